@@ -1,0 +1,112 @@
+"""The one tree of errors. Each message says what happened, to what, and what to do about it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class CloseCode(IntEnum):
+    """Application close codes of a QUIC connection (profile §7)."""
+
+    DONE = 0
+    PROTOCOL_ERROR = 1
+    NOT_AUTHENTICATED = 2
+    NOT_A_MEMBER = 3
+    RETIRED = 4
+    RESERVED = 5
+    DUPLICATE = 6
+    VERSION = 7
+    LIMIT = 8
+    INTERNAL = 9
+    SHUTTING_DOWN = 10
+    TWIN = 11
+
+
+class MeshError(Exception):
+    """Base of every error that meshnode raises on purpose."""
+
+
+class UsageError(MeshError):
+    """The caller asked for something that cannot be: wrong flag, name, value or order of calls."""
+
+
+class ConfigError(UsageError):
+    """A configuration file or setting that cannot be used as it stands."""
+
+
+class NotFoundError(MeshError):
+    """What was named (a table, a row, a site, an invite) is not here."""
+
+
+class IdentityError(MeshError):
+    """A site key, site id or the file that keeps it is unusable."""
+
+
+class InviteError(MeshError):
+    """An invite string that was mistyped, damaged or has expired."""
+
+
+class PairingError(MeshError):
+    """The pairing ceremony ended without membership."""
+
+
+class CodecError(MeshError):
+    """Bytes that are not the deterministic encoding, or a value that has none (profile §2)."""
+
+
+class ClockExhaustedError(MeshError):
+    """The hybrid logical clock cannot go further: refuse to author (profile §4)."""
+
+
+class EnvelopeError(MeshError):
+    """A signed structure that must not be used; `reason` is its verdict's reason (profile §6)."""
+
+    reason = "malformed"
+
+
+class MalformedError(EnvelopeError):
+    """Bytes that are no event or record of this profile."""
+
+
+class UnknownSignerError(EnvelopeError):
+    """The kid is not in the keyring (SSP/1 §4)."""
+
+    reason = "unknown-signer"
+
+
+class BadSignatureError(EnvelopeError):
+    """The signature does not verify under the signer's key and this mesh (SSP/1 §4)."""
+
+    reason = "bad-signature"
+
+
+class ProtocolError(MeshError):
+    """A peer broke the protocol: the link closes with `code` and nothing it sent is used."""
+
+    def __init__(self, message: str, code: CloseCode = CloseCode.PROTOCOL_ERROR) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class TransportError(MeshError):
+    """A link could not be made or was lost; `code` is the close code, where one was given."""
+
+    def __init__(self, message: str, code: CloseCode | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class StoreError(MeshError):
+    """The database cannot be opened, read or written."""
+
+
+class BusyError(StoreError):
+    """Another process holds the node; the message names it."""
+
+
+class CorruptStateError(StoreError):
+    """Stored delivery state that cannot be read: never replaced by an empty one (NEOTH commit contract)."""
+
+
+class RegistrationError(UsageError):
+    """A table that cannot be a destination; the message names the column and the SQL that mends it (profile §5)."""

@@ -1,0 +1,63 @@
+"""Every bound of the node, with its unit and what or whom it is against (profile §12). All are inclusive."""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# --- Bytes of a peer: what one message may cost before anything of it is verified.
+CBOR_DEPTH = 8  # levels of nesting; against decoders driven into recursion (profile §2)
+FRAME_BYTES = 2 * MIB  # one length-prefixed frame; against a length that reserves memory (profile §7)
+EVENT_BYTES = 1 * MIB  # one event (profile §4)
+RECORD_BYTES = 16 * KIB  # one record (profile §9)
+HELLO_BYTES = 64 * KIB  # the hello frame, sent by sites that are members but not yet known well (profile §12)
+INTRODUCE_BYTES = 64 * KIB  # the introduce frame, sent by a site that is no member yet (profile §7)
+DEFLATED_BYTES = 4 * MIB  # a deflated batch once unpacked; against a decompression bomb (profile §8)
+LABEL_BYTES = 128  # `name`, `software` and `reason` in frames, in UTF-8 (profile §8)
+
+# --- Shape of an event (profile §4).
+NAME_BYTES = 128  # a schema, table or column name, in UTF-8
+KEY_COLUMNS = 16  # columns of a row key
+PAYLOAD_COLUMNS = 256  # columns of a payload
+
+# --- Clock.
+SKEW_MS = 300_000  # milliseconds a peer's clock may run ahead; against future-dated writes that always win (SSP/1 §5.1)
+CLOCK_OFFSET_NOTICE_MS = 60_000  # milliseconds of offset between two nodes from which both are told (profile §8)
+
+# --- Delivery.
+BATCH_EVENTS = 512  # events in one batch
+BATCH_BYTES = 256 * KIB  # bytes of events in one batch; a single larger event still fits
+WINDOW_FRAMES = 8  # staged frames in flight to one peer; bounds what a stalled peer costs us
+STORED_ACK_WINDOWS = 2  # windows of acks kept to answer repeats byte for byte
+GENESIS_REWIND_MS = 60_000  # milliseconds between rewinds to genesis for one peer; against a peer that keeps forgetting
+CYCLE_MS = 30_000  # milliseconds at the latest between two sync cycles
+FRONTIER_SITES = 256  # slots of the causal frontier; against invented identities (NEOTH)
+COUNTER_MAX = 2**63 - 1  # where a frontier counter saturates
+
+# --- Storage that a member chooses the size of (profile §6).
+HELD_BYTES_PER_SITE = 64 * MIB  # events held for tables that do not exist here
+UNKNOWN_GROUPS_PER_SITE = 256  # groups of tables that do not exist here
+NOTICE_ROWS = 10_000  # aggregated notices kept
+NOTICE_TABLES_PER_SITE = 64  # table names one site may bring into notices; further ones share one entry
+UNVERIFIED_RECORDS = 1024  # records kept whose signer's key is not known yet, all such signers together
+PENDING_RECORDS_PER_SIGNER = 1024  # records kept per signer that do not count yet
+CHANGES_KEPT = 100_000  # rows of the durable change sequence; a subscriber further behind starts from the rows
+REQUESTS_PER_PEER = 64  # unanswered requests kept for one peer
+
+# --- Transport.
+LIVE_CONNECTIONS = 64  # authenticated links
+HANDSHAKE_CONNECTIONS = 64  # connections in handshake, counted apart so that strangers keep no member out
+RETRY_THRESHOLD = 16  # connections in handshake from which a new one must answer a Retry first
+HANDSHAKE_S = 10.0  # seconds from the first datagram to an authenticated peer
+KEEP_ALIVE_S = 15.0  # seconds between PINGs on a silent link
+SILENCE_S = 45.0  # seconds after which a silent link is lost
+DUPLICATE_PING_S = 2.0  # seconds the older of two links has to answer a PING
+
+# --- Pairing and discovery.
+INVITE_TRIES = 5  # wrong proofs that one invite survives
+INVITE_TTL_MS = 15 * 60_000  # milliseconds an invite lives unless told otherwise
+OPEN_INVITES = 64  # unconsumed invites of one node
+UNKNOWN_INVITES_PER_MINUTE = 30  # tries with an unknown invite id answered in a minute, all strangers together
+ADDRESSES_PER_SITE = 16  # addresses kept and tried for one site
+SEEN_SITES = 256  # announcements of strangers shown; against a flood of spoofed ones
+DEFAULT_PORT = 4747  # UDP port, if free when the node is founded

@@ -1,0 +1,1 @@
+"""SSP/1's nouns, pure: site, HLC, event, record, membership, frames, scope, invite."""

@@ -1,0 +1,1 @@
+"""The QUIC endpoint with mutual TLS on aioquic, and mDNS on zeroconf."""

@@ -1,0 +1,1 @@
+"""Composition: home, configuration, dialing, pairing, and the Node that people embed."""

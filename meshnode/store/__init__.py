@@ -1,0 +1,1 @@
+"""SQLite: schema, migrations, one writer, read-only readers; one module per kind of row."""

@@ -1,0 +1,245 @@
+"""The node's own tables, all named `meshnode_…`, and their forward migrations.
+
+They may live inside an application's database, so `user_version` and `application_id` are never touched: the format
+number is a row of `meshnode_meta`. Unsigned 64-bit clock parts are stored by `store.u64`.
+"""
+
+from __future__ import annotations
+
+from meshnode.errors import StoreError
+from meshnode.store.database import Tx
+
+FORMAT = 1
+
+_FORMAT_1 = """
+CREATE TABLE meshnode_meta (          -- one value per name: mesh, founder, site, HLC, counters
+    name TEXT NOT NULL PRIMARY KEY,
+    value
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_sites (         -- every site that any row below names, by a small number
+    no INTEGER PRIMARY KEY,
+    site BLOB NOT NULL UNIQUE
+);
+
+CREATE TABLE meshnode_tables (        -- every (schema, table) that an event named; a destination once registered
+    no INTEGER PRIMARY KEY,
+    schema TEXT NOT NULL,
+    name TEXT NOT NULL,
+    registered INTEGER NOT NULL DEFAULT 0,
+    own_numbers INTEGER NOT NULL DEFAULT 0, -- the application chooses INTEGER PRIMARY KEY values itself (profile §5)
+    horizon_physical NOT NULL DEFAULT 0,
+    horizon_logical NOT NULL DEFAULT 0,
+    UNIQUE (schema, name)
+);
+
+CREATE TABLE meshnode_log (           -- exact event bytes (SSP/1 §2); a position is never used again
+    position INTEGER PRIMARY KEY,
+    site_no INTEGER NOT NULL,
+    physical NOT NULL,
+    logical NOT NULL,
+    table_no INTEGER NOT NULL,
+    state INTEGER NOT NULL,           -- 0 applied, 1 held, 2 unresolved
+    event BLOB NOT NULL
+);
+CREATE INDEX meshnode_log_clock ON meshnode_log (site_no, physical, logical);
+CREATE INDEX meshnode_log_held ON meshnode_log (table_no) WHERE state = 1;
+
+CREATE TABLE meshnode_rows (          -- clocks of one row (profile §5)
+    table_no INTEGER NOT NULL,
+    key BLOB NOT NULL,                -- deterministic CBOR of the row_key map
+    state BLOB NOT NULL,
+    withheld BLOB,                    -- values of a row that the table's constraints do not allow yet
+    reason TEXT,
+    PRIMARY KEY (table_no, key)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_watermarks (    -- per group: applied up to here; the rejected interval keeps it below (profile §6)
+    site_no INTEGER NOT NULL,
+    table_no INTEGER NOT NULL,
+    physical NOT NULL DEFAULT 0,
+    logical NOT NULL DEFAULT 0,
+    rejected_low BLOB,                -- 16 bytes, physical and logical big-endian
+    rejected_high BLOB,
+    PRIMARY KEY (site_no, table_no)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_held (          -- what each site holds of our disk for tables that do not exist
+    site_no INTEGER NOT NULL,
+    table_no INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (site_no, table_no)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_forgotten (     -- rows that were forgotten here (NEOTH content and privacy)
+    table_no INTEGER NOT NULL,
+    key BLOB NOT NULL,
+    PRIMARY KEY (table_no, key)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_receipts (      -- events of forgotten rows: only their ids are kept
+    event_id BLOB NOT NULL PRIMARY KEY
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_ignored (       -- payload columns that no local column took, metered (SSP/1 §13.6)
+    table_no INTEGER NOT NULL,
+    column_name TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    first_ms INTEGER NOT NULL,
+    last_ms INTEGER NOT NULL,
+    PRIMARY KEY (table_no, column_name)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_changes (       -- the durable change sequence, written in the apply transaction
+    seq INTEGER PRIMARY KEY,
+    table_no INTEGER NOT NULL,
+    change BLOB NOT NULL
+);
+
+CREATE TABLE meshnode_notices (       -- surfaced conditions, aggregated and bounded (profile §6)
+    no INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    site BLOB NOT NULL,               -- empty where no site is meant
+    table_name TEXT NOT NULL,         -- empty where no table is meant
+    count INTEGER NOT NULL,
+    first_ms INTEGER NOT NULL,
+    last_ms INTEGER NOT NULL,
+    sample TEXT NOT NULL,
+    UNIQUE (kind, site, table_name)
+);
+
+CREATE TABLE meshnode_records (       -- vouches, roles and retirements, counting or not (profile §9)
+    position INTEGER PRIMARY KEY,
+    record_id BLOB NOT NULL UNIQUE,
+    signer BLOB NOT NULL,
+    verified INTEGER NOT NULL,        -- 0 while the signer's key is unknown
+    counts INTEGER NOT NULL,
+    record BLOB NOT NULL
+);
+CREATE INDEX meshnode_records_signer ON meshnode_records (signer);
+
+CREATE TABLE meshnode_keyring (       -- what the record walk admits: derived, rewritten when the records change
+    site BLOB NOT NULL PRIMARY KEY,
+    cose_key BLOB NOT NULL,
+    name TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_invites (
+    invite_id BLOB NOT NULL PRIMARY KEY,
+    secret BLOB NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    tries INTEGER NOT NULL DEFAULT 0,
+    consumed_by BLOB                  -- public key of the joiner that it was used by
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_peers (         -- what each peer last said of itself
+    site BLOB NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL,
+    software TEXT NOT NULL,
+    last_seen_ms INTEGER NOT NULL,
+    clock_offset_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_addresses (     -- addresses that worked (profile §11)
+    site BLOB NOT NULL,
+    address TEXT NOT NULL,
+    last_ok_ms INTEGER NOT NULL,
+    PRIMARY KEY (site, address)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_outbound (      -- one delivery stream to a peer: the durable cursor (SSP/1 §14.1)
+    site_no INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    epoch BLOB NOT NULL,
+    cursor INTEGER NOT NULL,          -- log position up to which all is settled
+    record_cursor INTEGER NOT NULL,   -- record position up to which all is settled
+    settled_no INTEGER NOT NULL,      -- last settled frame number of this epoch, 0 none
+    settled_digest BLOB NOT NULL,
+    rewound_ms INTEGER NOT NULL DEFAULT 0, -- when the stream last started again from genesis
+    PRIMARY KEY (site_no, path)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_staged (        -- exact frames in flight and what follows each (NEOTH commit contract)
+    site_no INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    no INTEGER NOT NULL,
+    frame BLOB NOT NULL,
+    digest BLOB NOT NULL,
+    cursor_after INTEGER NOT NULL,
+    record_cursor_after INTEGER NOT NULL,
+    items BLOB NOT NULL,              -- CBOR array: the positions behind `events` or `records`, in frame order
+    filter TEXT NOT NULL,             -- the scope it was staged under
+    attempts INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (site_no, path, no)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_reoffers (      -- positions to offer again first: rejected, or asked for (profile §8)
+    site_no INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    kind INTEGER NOT NULL,            -- 0 event, 1 record
+    position INTEGER NOT NULL,
+    PRIMARY KEY (site_no, path, kind, position)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_inbound (       -- what this node holds of a peer's stream
+    site_no INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    epoch BLOB NOT NULL,
+    next INTEGER NOT NULL,
+    PRIMARY KEY (site_no, path)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_acks (          -- stored acks, answered byte for byte to a repeat (profile §8)
+    site_no INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    no INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    ack BLOB NOT NULL,
+    PRIMARY KEY (site_no, path, no)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_requests (      -- what this node asks of one peer until it is answered
+    request_id BLOB NOT NULL,
+    site_no INTEGER NOT NULL,
+    body BLOB NOT NULL,               -- CBOR of the request frame
+    PRIMARY KEY (request_id, site_no)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_answers (       -- requests of a peer whose re-offers are queued and not yet marked answered
+    site_no INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    request_id BLOB NOT NULL,
+    PRIMARY KEY (site_no, path, request_id)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_frontier (      -- the causal frontier: evidence only (NEOTH)
+    site BLOB NOT NULL PRIMARY KEY,
+    counter INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_FORMAT_1,)
+
+
+def migrate(tx: Tx) -> None:
+    """Bring the tables to `FORMAT`; raises StoreError for a database newer than this program."""
+    found = _format_of(tx)
+    if found > FORMAT:
+        raise StoreError(
+            f"the database was written by a newer meshnode (format {found}, this program knows {FORMAT}): "
+            "upgrade meshnode on this device"
+        )
+    for script in _MIGRATIONS[found:]:
+        for statement in script.split(";\n"):
+            if statement.strip():
+                tx.execute(statement)
+    if found < FORMAT:
+        tx.execute("INSERT OR REPLACE INTO meshnode_meta (name, value) VALUES ('format', ?)", (FORMAT,))
+
+
+def _format_of(tx: Tx) -> int:
+    if not tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'meshnode_meta'").fetchone():
+        return 0
+    row = tx.execute("SELECT value FROM meshnode_meta WHERE name = 'format'").fetchone()
+    return int(row[0]) if row else 0
