@@ -8,6 +8,8 @@ MIB = 1024 * KIB
 # --- Bytes of a peer: what one message may cost before anything of it is verified.
 CBOR_DEPTH = 8  # levels of nesting; against decoders driven into recursion (profile §2)
 FRAME_BYTES = 2 * MIB  # one length-prefixed frame; against a length that reserves memory (profile §7)
+CONTROL_FRAME_ITEMS = 2**18  # CBOR items in a control frame; against empty arrays, which cost 70 times their bytes
+EVENT_FRAME_ITEMS = 2**15  # the same for event frames and pairing: more than the records that fit
 EVENT_BYTES = 1 * MIB  # one event (profile §4)
 RECORD_BYTES = 16 * KIB  # one record (profile §9)
 HELLO_BYTES = 64 * KIB  # the hello frame, sent by sites that are members but not yet known well (profile §12)
@@ -41,6 +43,7 @@ NOTICE_ROWS = 10_000  # aggregated notices kept
 NOTICE_TABLES_PER_SITE = 64  # table names one site may bring into notices; further ones share one entry
 UNVERIFIED_RECORDS = 1024  # records kept whose signer's key is not known yet, all such signers together
 PENDING_RECORDS_PER_SIGNER = 1024  # records kept per signer that do not count yet
+IGNORED_COLUMNS_PER_TABLE = 256  # names of columns that do not exist metered for one table; further ones share one entry
 CHANGES_KEPT = 100_000  # rows of the durable change sequence; a subscriber further behind starts from the rows
 REQUESTS_PER_PEER = 64  # unanswered requests kept for one peer
 
@@ -52,6 +55,14 @@ HANDSHAKE_S = 10.0  # seconds from the first datagram to an authenticated peer
 KEEP_ALIVE_S = 15.0  # seconds between PINGs on a silent link
 SILENCE_S = 45.0  # seconds after which a silent link is lost
 DUPLICATE_PING_S = 2.0  # seconds the older of two links has to answer a PING
+HANDSHAKE_BYTES = 64 * KIB  # bytes of one connection before it is authenticated; against TLS messages announced as 16 MiB
+INTRODUCE_S = 3.0  # seconds an unknown site has to introduce itself (profile §7)
+PAIRING_S = 30.0  # seconds of one pairing ceremony; no person is waited for in it
+LINK_WINDOW_BYTES = 2 * MIB  # bytes one peer may have under way to us, gaps included; against memory held for it
+CONTROL_UNACKNOWLEDGED_BYTES = 8 * MIB  # bytes of control frames a peer leaves unread before its link ends
+KEPT_PACKETS = 16_384  # sent packets remembered for one peer; against one that acknowledges nothing
+NOTICE_INTERVAL_S = 60.0  # seconds between two notices of one kind about one peer
+NOTICE_SUBJECTS = 256  # peers told apart in the endpoint's notices; further ones share one entry
 
 # --- Pairing and discovery.
 INVITE_TRIES = 5  # wrong proofs that one invite survives
@@ -60,4 +71,8 @@ OPEN_INVITES = 64  # unconsumed invites of one node
 UNKNOWN_INVITES_PER_MINUTE = 30  # tries with an unknown invite id answered in a minute, all strangers together
 ADDRESSES_PER_SITE = 16  # addresses kept and tried for one site
 SEEN_SITES = 256  # announcements of strangers shown; against a flood of spoofed ones
+ANNOUNCEMENTS_PER_SITE = 4  # announcements kept for one site; against copies of a member's attestation
+RESOLVES_AT_ONCE = 64  # announced names being asked about; against a flood of invented ones
+MULTICAST_INTERFACES = 16  # interfaces joined; Linux allows a socket 20 groups, many container bridges exceed that
+ADDRESS_CHARS = 320  # an address in text: a name of 253, a scope, brackets and a port; longer text is none
 DEFAULT_PORT = 4747  # UDP port, if free when the node is founded

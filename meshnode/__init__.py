@@ -1,0 +1,40 @@
+"""meshnode: plain SQLite tables that sync between the devices of one person or team, without a server.
+
+The public API is what `__all__` names; nothing else is public. Names are loaded when they are first used, so that a
+program which needs no network imports none of it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meshnode.errors import MeshError
+    from meshnode.node.config import Config
+    from meshnode.node.joining import join
+    from meshnode.node.node import Node
+    from meshnode.node.views import ChangeView, PeerView, Receipt, RowChange, RowView, Status, TableDigest, WaitResult
+
+__all__ = [
+    "ChangeView",
+    "Config",
+    "MeshError",
+    "Node",
+    "PeerView",
+    "Receipt",
+    "RowChange",
+    "RowView",
+    "Status",
+    "TableDigest",
+    "WaitResult",
+    "join",
+]
+
+_ELSEWHERE = {"MeshError": "errors", "Config": "node.config", "join": "node.joining", "Node": "node.node"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"meshnode.{_ELSEWHERE.get(name, 'node.views')}"), name)

@@ -1,0 +1,22 @@
+"""BLAKE3, the one hash: ids, digests and derived keys (SSP/1 §3, profile §3, §8, §10)."""
+
+from __future__ import annotations
+
+from blake3 import blake3
+
+DIGEST_BYTES = 32
+
+
+def blake3_256(data: bytes) -> bytes:
+    """The 32-byte BLAKE3 of `data`."""
+    return blake3(data).digest()
+
+
+def derive_key(context: str, material: bytes, length: int = DIGEST_BYTES) -> bytes:
+    """BLAKE3 in key-derivation mode: `context` names the use, so that no two uses share a key."""
+    return blake3(material, derive_key_context=context).digest(length)
+
+
+def keyed(key: bytes, data: bytes) -> bytes:
+    """The 32-byte MAC of `data` under a 32-byte `key`."""
+    return blake3(data, key=key).digest()

@@ -1,0 +1,36 @@
+"""Hypothesis for laws: the same examples at every run, and strategies for the protocol's values."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from meshnode.model.hlc import Hlc
+from meshnode.model.site import SiteKey
+
+law = settings(derandomize=True, deadline=None, max_examples=150)
+
+U64 = st.integers(0, 2**64 - 1)
+I64 = st.integers(-(2**63), 2**63 - 1)
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+FLOAT = st.floats(allow_nan=False, allow_infinity=False)
+
+scalars = st.none() | st.booleans() | I64 | FLOAT | TEXT | st.binary(max_size=40)
+names = TEXT.filter(lambda name: 0 < len(name.encode()) <= 128)
+columns = st.dictionaries(names, scalars, max_size=8)
+row_keys = st.dictionaries(names, I64 | TEXT | st.binary(max_size=20), max_size=4)
+hlcs = st.builds(Hlc, U64, U64)
+site_keys = st.binary(min_size=32, max_size=32).map(SiteKey.from_seed)
+mesh_ids = st.binary(min_size=16, max_size=16)
+
+cbor_atoms = st.none() | st.booleans() | st.integers(-(2**64), 2**64 - 1) | FLOAT | TEXT | st.binary(max_size=40)
+cbor_values = st.recursive(
+    cbor_atoms,
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(TEXT, inner, max_size=5)
+        | st.dictionaries(st.binary(max_size=8), inner, max_size=5)
+        | st.dictionaries(U64, inner, max_size=5)
+    ),
+    max_leaves=12,
+)
