@@ -40,6 +40,11 @@ class Tx:
         self._fault(sql)
         return self._connection.executemany(sql, rows)
 
+    @property
+    def active(self) -> bool:
+        """Whether the transaction is still open: a trigger's RAISE(ROLLBACK), or a full disk, ends it early."""
+        return bool(self._connection.in_transaction)
+
     @contextmanager
     def savepoint(self, name: str = "meshnode_inner") -> Iterator[None]:
         """Undo only what happens inside, if it raises."""
@@ -47,8 +52,9 @@ class Tx:
         try:
             yield
         except BaseException:
-            self._connection.execute(f"ROLLBACK TO {name}")
-            self._connection.execute(f"RELEASE {name}")
+            if self.active:
+                self._connection.execute(f"ROLLBACK TO {name}")
+                self._connection.execute(f"RELEASE {name}")
             raise
         self.execute(f"RELEASE {name}")
 

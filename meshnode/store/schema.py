@@ -38,28 +38,32 @@ CREATE TABLE meshnode_log (           -- exact event bytes (SSP/1 §2); a positi
     site_no INTEGER NOT NULL,
     physical NOT NULL,
     logical NOT NULL,
+    id_prefix INTEGER NOT NULL,       -- first 8 bytes of the event id, signed: tells equal clocks apart
     table_no INTEGER NOT NULL,
     state INTEGER NOT NULL,           -- 0 applied, 1 held, 2 unresolved
     event BLOB NOT NULL
 );
-CREATE INDEX meshnode_log_clock ON meshnode_log (site_no, physical, logical);
-CREATE INDEX meshnode_log_held ON meshnode_log (table_no) WHERE state = 1;
+-- Ordered by clock, so appends stay local; the prefix keeps a look-up cheap where a site reuses one clock without end.
+CREATE INDEX meshnode_log_clock ON meshnode_log (site_no, physical, logical, id_prefix);
+CREATE INDEX meshnode_log_held ON meshnode_log (table_no, position) WHERE state = 1;
 
 CREATE TABLE meshnode_rows (          -- clocks of one row (profile §5)
     table_no INTEGER NOT NULL,
     key BLOB NOT NULL,                -- deterministic CBOR of the row_key map
     state BLOB NOT NULL,
-    withheld BLOB,                    -- values of a row that the table's constraints do not allow yet
-    reason TEXT,
+    reason TEXT,                      -- why the row is withheld; its values are in the log, by the ranks of the state
     PRIMARY KEY (table_no, key)
 ) WITHOUT ROWID;
 
-CREATE TABLE meshnode_watermarks (    -- per group: applied up to here; the rejected interval keeps it below (profile §6)
+CREATE INDEX meshnode_rows_withheld ON meshnode_rows (table_no) WHERE reason IS NOT NULL;
+
+CREATE TABLE meshnode_watermarks (    -- per group: applied up to here; what was rejected keeps it below (profile §6)
     site_no INTEGER NOT NULL,
     table_no INTEGER NOT NULL,
     physical NOT NULL DEFAULT 0,
     logical NOT NULL DEFAULT 0,
-    rejected_low BLOB,                -- 16 bytes, physical and logical big-endian
+    reached BLOB NOT NULL,            -- 16 bytes, physical and logical big-endian: what it becomes once nothing is open
+    rejected_low BLOB,                -- likewise; null once that event settled
     rejected_high BLOB,
     PRIMARY KEY (site_no, table_no)
 ) WITHOUT ROWID;
@@ -108,6 +112,7 @@ CREATE TABLE meshnode_notices (       -- surfaced conditions, aggregated and bou
     sample TEXT NOT NULL,
     UNIQUE (kind, site, table_name)
 );
+CREATE INDEX meshnode_notices_site ON meshnode_notices (site, table_name);
 
 CREATE TABLE meshnode_records (       -- vouches, roles and retirements, counting or not (profile §9)
     position INTEGER PRIMARY KEY,
@@ -168,25 +173,36 @@ CREATE TABLE meshnode_staged (        -- exact frames in flight and what follows
     digest BLOB NOT NULL,
     cursor_after INTEGER NOT NULL,
     record_cursor_after INTEGER NOT NULL,
-    items BLOB NOT NULL,              -- CBOR array: the positions behind `events` or `records`, in frame order
+    items BLOB NOT NULL,              -- what it carries: a kind byte, then 8 bytes per position (store/delivery.py)
     filter TEXT NOT NULL,             -- the scope it was staged under
     attempts INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (site_no, path, no)
 ) WITHOUT ROWID;
+
+CREATE TABLE meshnode_epochs (        -- earlier epochs of ours: a late ack of one is no error (profile §8)
+    no INTEGER PRIMARY KEY,
+    site_no INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    epoch BLOB NOT NULL
+);
+CREATE INDEX meshnode_epochs_stream ON meshnode_epochs (site_no, path);
 
 CREATE TABLE meshnode_reoffers (      -- positions to offer again first: rejected, or asked for (profile §8)
     site_no INTEGER NOT NULL,
     path TEXT NOT NULL,
     kind INTEGER NOT NULL,            -- 0 event, 1 record
     position INTEGER NOT NULL,
+    waiting INTEGER NOT NULL,         -- 1 rejected: waits for the next cycle
     PRIMARY KEY (site_no, path, kind, position)
 ) WITHOUT ROWID;
+CREATE INDEX meshnode_reoffers_due ON meshnode_reoffers (site_no, path, kind, position) WHERE waiting = 0;
 
 CREATE TABLE meshnode_inbound (       -- what this node holds of a peer's stream
     site_no INTEGER NOT NULL,
     path TEXT NOT NULL,
     epoch BLOB NOT NULL,
     next INTEGER NOT NULL,
+    link INTEGER NOT NULL,            -- number of the link that adopted the epoch: late work of an older one is refused
     PRIMARY KEY (site_no, path)
 ) WITHOUT ROWID;
 

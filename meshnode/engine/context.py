@@ -1,0 +1,218 @@
+"""What every job on the writer thread shares: numbers, counters, the clock, the membership; one transaction at a time.
+
+Everything cached here is a copy of what is stored. A transaction that fails takes its copies with it: they are dropped
+and loaded again before the next one, so memory never claims what the disk does not hold (profile §8, NEOTH).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from meshnode.engine.environment import Environment
+from meshnode.errors import BusyError, StoreError
+from meshnode.model.hlc import Hlc
+from meshnode.model.membership import Membership
+from meshnode.model.site import SiteKey
+from meshnode.store import log, meta
+from meshnode.store.database import Database, Tx
+from meshnode.store.materialize import TransactionLostError
+from meshnode.store.names import SiteNumbers, TableEntry, TableNumbers
+from meshnode.store.notices import Notice, NoticeBook
+from meshnode.store.tables import Destination, open_destination
+
+T = TypeVar("T")
+
+LoadMembership = Callable[[Tx, bytes], Membership]
+"""The record walk over what is stored, given the founder's public key (profile §9)."""
+
+_SQLITE_BUSY = 5
+_SURFACED_KEPT = 1024  # notices that wait in memory to be handed on; stored they are all the same
+_ROLLBACKS_PER_JOB = 8  # rows that may undo a whole job by their trigger before their table is left out of it
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Membership and its generation, read as one by any thread."""
+
+    mesh_id: bytes
+    membership: Membership
+    generation: int
+
+
+class Context:
+    """The writer's view of the node. Used on the writer thread only; `snapshot` may be read from any."""
+
+    def __init__(self, db: Database, env: Environment, key: SiteKey | None, load_membership: LoadMembership) -> None:
+        self.db = db
+        self.env = env
+        self.key = key
+        self.barred: Counter[tuple[int, bytes | None]] = Counter()
+        self.surfaced: deque[Notice] = deque(maxlen=_SURFACED_KEPT)
+        self.snapshot: Snapshot | None = None
+        self.on_schema_change: Callable[[Tx], None] = lambda _tx: None
+        self._load_membership = load_membership
+        self._stale = True
+        self._saved: tuple[Hlc, int, int] | None = None
+        with self.transaction():
+            pass
+
+    # --- transactions
+
+    @contextmanager
+    def transaction(self) -> Iterator[Tx]:
+        """One durable batch. StoreError where the database fails; every cache is loaded again after any failure."""
+        try:
+            with self.db.transaction() as tx:
+                if self._stale:
+                    self._load(tx)
+                self._notice_schema_change(tx)
+                yield tx
+                self._save(tx)
+        except self.env.sqlite.Error as error:
+            self._stale = True
+            raise _store_error(error) from error
+        except BaseException:
+            self._stale = True
+            raise
+
+    def transact(self, work: Callable[[Tx], T]) -> T:
+        """Run `work` in one transaction, again if a trigger of the application undid all of it by RAISE(ROLLBACK).
+
+        The row at fault is then withheld. Whoever commits events uses this rather than `transaction`.
+        """
+        losses = 0
+        try:
+            while True:
+                try:
+                    with self.transaction() as tx:
+                        return work(tx)
+                except TransactionLostError as lost:
+                    losses += 1
+                    self.barred[(lost.table_no, None if losses > _ROLLBACKS_PER_JOB else lost.key_bytes)] += 1
+        finally:
+            self.barred.clear()
+
+    def _load(self, tx: Tx) -> None:
+        self.mesh_id = meta.read_bytes(tx, meta.MESH_ID)
+        self.founder = meta.read_bytes(tx, meta.FOUNDER)
+        self.site = meta.read_bytes(tx, meta.SITE)
+        self.incarnation: bytes = meta.read(tx, meta.INCARNATION) or b""
+        self.sites = SiteNumbers()
+        self.tables = TableNumbers()
+        self.notices = NoticeBook()
+        self._newest: dict[int, Hlc] = {}
+        self._destinations: dict[int, Destination | None] = {}
+        self._schema_version = -1
+        self.next_position = meta.read_counter(tx, meta.NEXT_POSITION)
+        self.next_change = meta.read_counter(tx, meta.NEXT_CHANGE)
+        saved = meta.read_clock(tx)
+        # A snapshot of the clock may be older than the log beside it: start above both (SSP/1 §13.5).
+        self.clock = max(saved, log.newest_of_all(tx))
+        self._saved = (saved, self.next_position, self.next_change)
+        self.set_membership(self._load_membership(tx, self.founder))
+        self._stale = False
+
+    def _save(self, tx: Tx) -> None:
+        """The clock, the counters and the notices go into the transaction that used them."""
+        clock, position, change = now = (self.clock, self.next_position, self.next_change)
+        before = self._saved
+        self.surfaced.extend(self.notices.flush(tx, self.env.wall_ms()))
+        if before is None or before[0] != clock:
+            meta.write_clock(tx, clock)
+        if before is None or before[1] != position:
+            meta.write(tx, meta.NEXT_POSITION, position)
+        if before is None or before[2] != change:
+            meta.write(tx, meta.NEXT_CHANGE, change)
+        self._saved = now
+
+    def _notice_schema_change(self, tx: Tx) -> None:
+        """Destinations are looked at again whenever anything changed the schema (profile §5)."""
+        version = tx.execute("PRAGMA schema_version").fetchone()[0]
+        if version != self._schema_version:
+            self._schema_version = version
+            self._destinations.clear()
+            self.on_schema_change(tx)
+
+    # --- membership
+
+    @property
+    def membership(self) -> Membership:
+        """Who belongs to the mesh now."""
+        assert self.snapshot is not None
+        return self.snapshot.membership
+
+    @property
+    def generation(self) -> int:
+        """The number of the membership; it grows with every change."""
+        assert self.snapshot is not None
+        return self.snapshot.generation
+
+    def set_membership(self, membership: Membership) -> None:
+        """Replace the snapshot; what was verified under an older generation is verified again at commit."""
+        self.snapshot = Snapshot(self.mesh_id, membership, 1 if self.snapshot is None else self.snapshot.generation + 1)
+
+    # --- names, counters, notices
+
+    def destination(self, tx: Tx, entry: TableEntry) -> Destination | None:
+        """The SQL table behind a registered name, None where it is missing or cannot be one any more."""
+        if entry.no is None or not entry.registered:
+            return None
+        if entry.no not in self._destinations:
+            opened = open_destination(tx, entry)
+            if isinstance(opened, str):
+                self.surface(tx, "table-unusable", None, opened, table=entry.text)
+                self._destinations[entry.no] = None
+            else:
+                self._destinations[entry.no] = opened
+        return self._destinations[entry.no]
+
+    def forget_destinations(self) -> None:
+        """Look at every destination again before its next use."""
+        self._destinations.clear()
+
+    def newest(self, tx: Tx, site_no: int) -> Hlc | None:
+        """The highest clock of a site in the log: anything above it is new without a look."""
+        if site_no not in self._newest:
+            found = log.newest(tx, site_no)
+            if found is None:
+                return None
+            self._newest[site_no] = found
+        return self._newest[site_no]
+
+    def saw(self, site_no: int, hlc: Hlc) -> None:
+        """Note an event that this transaction appends to the log."""
+        before = self._newest.get(site_no)
+        if before is None or hlc > before:
+            self._newest[site_no] = hlc
+
+    def take_position(self) -> int:
+        """The next position of the log; never given out again (profile §1)."""
+        position = self.next_position
+        self.next_position = position + 1
+        return position
+
+    def take_change(self) -> int:
+        """The next number of the change sequence."""
+        change = self.next_change
+        self.next_change = change + 1
+        return change
+
+    def surface(self, tx: Tx, kind: str, site: bytes | None, sample: str, *, table: str = "") -> None:
+        """Note a condition; it is stored with this transaction (profile §6)."""
+        self.notices.add(kind, site or b"", table, sample)
+
+    def take_surfaced(self) -> list[Notice]:
+        """What was surfaced since the last call, for the log and the application."""
+        surfaced = list(self.surfaced)
+        self.surfaced.clear()
+        return surfaced
+
+
+def _store_error(error: Exception) -> StoreError:
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_BUSY or "locked" in str(error):
+        return BusyError(f"another program keeps the database locked: {error}")
+    return StoreError(f"the database failed and nothing of this batch was kept: {error}")

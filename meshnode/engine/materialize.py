@@ -1,0 +1,153 @@
+"""Applied events of one batch, folded per row in memory, become row states, table rows and changes (SSP/1 §13).
+
+Every touched row is loaded once and written once, however many events of the batch are about it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from meshnode.codec import cbor
+from meshnode.engine.context import Context
+from meshnode.limits import BATCH_EVENTS
+from meshnode.merge.rows import RowFold, RowState
+from meshnode.model.event import Event, Scalar
+from meshnode.model.hlc import Rank, hlc_of_rank
+from meshnode.store import changes, held, rows
+from meshnode.store.changes import RowChange
+from meshnode.store.database import Tx
+from meshnode.store.materialize import RowWrite, TableWriter
+from meshnode.store.names import TableEntry
+from meshnode.store.tables import Destination
+
+Ranked: TypeAlias = list[tuple[Rank, Event]]
+
+
+class Materializer:
+    """Collects the applied events of one batch and writes them all at once."""
+
+    def __init__(self, context: Context, tx: Tx) -> None:
+        self._context = context
+        self._tx = tx
+        self._tables: dict[int, tuple[TableEntry, Destination, dict[bytes, Ranked]]] = {}
+        self._ignored: Counter[tuple[int, str]] = Counter()
+        self._changes: list[changes.ChangeRow] = []
+        self.withheld: list[tuple[TableEntry, RowWrite]] = []
+
+    def add(self, entry: TableEntry, destination: Destination, event: Event) -> None:
+        """An event that was judged `applied`."""
+        table = self._tables.get(destination.no)
+        if table is None:
+            table = self._tables[destination.no] = (entry, destination, {})
+        events = table[2].get(event.key_bytes)
+        if events is None:
+            table[2][event.key_bytes] = [(event.rank, event)]
+        else:
+            events.append((event.rank, event))
+
+    def write(self, now_ms: int) -> None:
+        """Load, fold, write: rows of the destinations, their states, the changes, the meters."""
+        for entry, destination, events in self._tables.values():
+            self._write_table(entry, destination, events)
+        changes.append(self._tx, self._changes)
+        if self._ignored:
+            held.meter_ignored(self._tx, self._ignored, now_ms)
+
+    def _write_table(self, entry: TableEntry, destination: Destination, events: Mapping[bytes, Ranked]) -> None:
+        states = rows.load(self._tx, destination.no, list(events))
+        names = [column.name for column in destination.key]
+        writes = []
+        for key_bytes, ranked in events.items():
+            state, reason = states.get(key_bytes, (None, None))
+            key = ranked[0][1].key or {}
+            fold = self._fold(destination, state, ranked)
+            if fold.touched or reason is not None:
+                writes.append(RowWrite(key_bytes, tuple([key[name] for name in names]), fold, reason))
+        self._write_rows(destination, writes)
+        self._note_changes(entry, destination, writes, events)
+
+    def retry(self, entry: TableEntry, destination: Destination, keys: Sequence[bytes]) -> None:
+        """Try rows again that the table did not allow: its schema is another now."""
+        for start in range(0, len(keys), BATCH_EVENTS):
+            writes = []
+            for key_bytes, (state, reason) in rows.load(
+                self._tx, destination.no, keys[start : start + BATCH_EVENTS]
+            ).items():
+                key: Any = cbor.decode_untrusted(key_bytes)
+                if key.keys() == destination.key_names:
+                    names = [column.name for column in destination.key]
+                    writes.append(RowWrite(key_bytes, tuple([key[name] for name in names]), RowFold(state), reason))
+            self._write_rows(destination, writes)
+            for write in writes:
+                if write.reason is None and write.fold.state.exists:
+                    rank = write.fold.state.upsert or b""
+                    change = RowChange(changes.UPSERT, write.key_bytes, {}, [], rank[16:32], *hlc_of_rank(rank))
+                    self._changes.append(changes.row(self._context.take_change(), destination.no, change))
+
+    def _write_rows(self, destination: Destination, writes: Sequence[RowWrite]) -> None:
+        context = self._context
+        TableWriter(self._tx, context.env.sqlite, destination, context.sites, context.barred).write(writes)
+        rows.save(self._tx, [(destination.no, each.key_bytes, each.fold.state.pack(), each.reason) for each in writes])
+
+    def _fold(self, destination: Destination, state: RowState | None, ranked: Ranked) -> RowFold:
+        fold = RowFold(state)
+        for rank, event in ranked:
+            columns = event.columns
+            if columns is None:
+                fold.delete(rank)
+                continue
+            accepted = destination.accepted(columns)
+            if accepted is not columns:
+                self._meter(destination.no, columns, accepted)
+            fold.upsert(rank, accepted)
+        return fold
+
+    def _meter(self, table_no: int, columns: Mapping[str, Scalar], accepted: Mapping[str, Scalar]) -> None:
+        for name in columns:
+            if name not in accepted:
+                self._ignored[(table_no, name)] += 1
+
+    def _note_changes(
+        self, entry: TableEntry, destination: Destination, writes: Iterable[RowWrite], events: Mapping[bytes, Ranked]
+    ) -> None:
+        for write in writes:
+            fold = write.fold
+            if write.reason is not None:
+                self._note_withheld(entry, write)
+            if fold.resurrected:
+                self._note_resurrected(entry, write)
+            op = _operation(write)
+            if op is not None:
+                ranked = events[write.key_bytes]
+                newest = ranked[0][1] if len(ranked) == 1 else max(ranked, key=lambda each: each[0])[1]
+                cleared = [name for name in fold.cleared if name not in fold.values] if fold.cleared else []
+                change = RowChange(op, write.key_bytes, fold.values, cleared, newest.site, *newest.hlc)
+                self._changes.append(changes.row(self._context.take_change(), destination.no, change))
+
+    def _note_withheld(self, entry: TableEntry, write: RowWrite) -> None:
+        self.withheld.append((entry, write))
+        sample = f"row {str(write.key)[:100]} is withheld: {write.reason}"
+        self._context.surface(self._tx, "withheld", None, sample, table=entry.text)
+
+    def _note_resurrected(self, entry: TableEntry, write: RowWrite) -> None:
+        """SSP/1 §13.2, and §13.4 where the horizon may have taken what the row should get back."""
+        row = f"row {str(write.key)[:100]}"
+        self._context.surface(self._tx, "resurrected", None, f"{row} was deleted and exists again", table=entry.text)
+        tombstone = write.fold.partial_from
+        if tombstone is not None and hlc_of_rank(tombstone) < entry.horizon:
+            sample = f"{row} exists again, possibly without values from below the horizon {tuple(entry.horizon)}"
+            self._context.surface(self._tx, "partial", None, sample, table=entry.text)
+
+
+def _operation(write: RowWrite) -> str | None:
+    """What a reader of the table saw happen to the row, None where nothing."""
+    fold = write.fold
+    if write.reason is not None and fold.state.exists:
+        return changes.WITHHOLD if write.shown else None
+    if not fold.state.exists:
+        return changes.DELETE if write.shown else None
+    if fold.resurrected:
+        return changes.RESURRECT
+    return changes.UPSERT if fold.changed or not write.shown else None

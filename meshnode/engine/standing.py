@@ -1,0 +1,70 @@
+"""What follows when the walk changes somebody's standing: keyring, requests, what no longer stands (profile §9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from meshnode import limits
+from meshnode.codec.cose_key import public_to_cose
+from meshnode.engine.context import Context
+from meshnode.model.frames import REQUEST_ID_BYTES, WHAT_SITE, WHAT_TABLE, Request, encode_frame
+from meshnode.model.member import Member, acceptable_beyond
+from meshnode.model.membership import Membership
+from meshnode.store import history
+from meshnode.store import records as rows
+from meshnode.store.database import Tx
+
+
+def take_effect(context: Context, tx: Tx, before: Membership, after: Membership) -> None:
+    """Rewrite the keyring, ask for what was dropped until now, surface what should not have been applied."""
+    _write_keyring(tx, after)
+    _request_history(context, tx, _gained(before.by_site, after.by_site))
+    for site in _gained(after.by_site, before.by_site):
+        _surface_unacceptable(context, tx, site, after.by_site.get(site))
+
+
+def _gained(old: dict[bytes, Member], new: dict[bytes, Member]) -> list[bytes]:
+    """The sites that `new` accepts events of which `old` does not accept."""
+    return [site for site in sorted(new) if acceptable_beyond(new[site], old.get(site))]
+
+
+def _write_keyring(tx: Tx, after: Membership) -> None:
+    stored = rows.keyring_names(tx)
+    fresh = [member for site, member in after.by_site.items() if site not in stored]
+    gone = [site for site in stored if site not in after.by_site]
+    rows.write_keyring(
+        tx, [rows.KeyringRow(each.site, public_to_cose(each.public_key), each.name) for each in fresh], gone
+    )
+    for site, member in after.by_site.items():
+        if site in stored and stored[site] != member.name:
+            rows.rename(tx, site, member.name)
+
+
+def _request_history(context: Context, tx: Tx, sites: Sequence[bytes]) -> None:
+    """Ask every peer whose stream we hold a part of: only there can something have been dropped before.
+
+    A peer that never sent us anything starts at genesis anyway.
+    """
+    if not sites:
+        return
+    for peer_no in history.peers_that_sent(tx):
+        for request in _requests(context, sites):
+            history.add_request(tx, request.id, peer_no, encode_frame(request))
+
+
+def _requests(context: Context, sites: Sequence[bytes]) -> Iterable[Request]:
+    """One per site; for more sites than one peer need remember, one for everything."""
+    if len(sites) > limits.REQUESTS_PER_PEER // 2:
+        return [Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_TABLE, schema="*", table="*")]
+    return [Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_SITE, site=site) for site in sites]
+
+
+def _surface_unacceptable(context: Context, tx: Tx, site: bytes, member: Member | None) -> None:
+    """Count the events in the log that the new membership does not accept.
+
+    They are to be taken back, their rows rebuilt; until the node can, it says how many they are.
+    """
+    unacceptable = history.events_outside(tx, site, member.spans() if member else [])
+    if unacceptable:
+        sample = f"{unacceptable} events of the log are no longer acceptable and wait to be taken back"
+        context.surface(tx, "unacceptable", site, sample)

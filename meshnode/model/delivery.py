@@ -1,0 +1,127 @@
+"""What the delivery store and a session tell each other: streams, staged frames, acks as plain values (profile §8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from meshnode.model.frames import Answered, Batch, Records, WatermarkEntry
+from meshnode.model.hlc import ZERO, Hlc
+
+PATH: Final = "quic"
+"""The transport path of every link so far; cursors are kept per (peer, path) (SSP/1 §14.1)."""
+
+Content: TypeAlias = Batch | Records | Answered
+"""A numbered frame of the event stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A frame in flight as the sender remembers it; its bytes stay in the store."""
+
+    no: int
+    digest: bytes
+    items: int  # how many events or records it carries: what an index in `rejected` may name
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFrame:
+    """A frame in flight with its exact CBOR bytes."""
+
+    staged: Staged
+    cbor: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundStream:
+    """One delivery stream to a peer as it is on disk."""
+
+    epoch: bytes
+    settled_no: int
+    settled_digest: bytes  # of the last settled frame, empty while there is none
+    staged: tuple[Staged, ...]  # unsettled, in order
+    rewound_ms: int  # wall clock of the last rewind to genesis, 0 never
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """An ack that matched: this frame is settled, and these of its items are to be offered again."""
+
+    no: int
+    digest: bytes
+    rejected: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """What settling and staging left behind."""
+
+    settled_no: int
+    frames: tuple[StagedFrame, ...]  # every staged frame that the session did not know yet
+    more: bool  # there is more to stage than there was room
+    watermarks: tuple[WatermarkEntry, ...] | None = None  # where asked for and nothing is left to stage
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAck:
+    """The recorded digest of a committed frame and the ack that answered it, byte for byte."""
+
+    no: int
+    digest: bytes
+    cbor: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InboundStream:
+    """What this node holds of a peer's stream; `digest` is that of frame `next - 1`, None where it is not known."""
+
+    epoch: bytes
+    next: int
+    digest: bytes | None
+    acks: tuple[StoredAck, ...] = ()
+    link: int = 0  # the link that adopted the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """The peer opened another epoch: it becomes the current one (profile §8)."""
+
+    epoch: bytes
+    next: int
+    link: int = 0  # `LinkState.link`: work of an older link that comes late must not undo what a newer one adopted
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A numbered frame accepted in order, with the digest of its exact bytes."""
+
+    no: int
+    digest: bytes
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What one receiving transaction left on disk; the acks may be sent now."""
+
+    epoch: bytes
+    next: int
+    acks: tuple[StoredAck, ...]
+    added: bool = False  # whether the log or the records grew: other peers' sessions want to know
+    membership_changed: bool = False
+    answered: tuple[bytes, ...] = ()  # ids of requests of ours that the peer answered
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """All that a new session needs of the store, read in one transaction."""
+
+    outbound: OutboundStream | None
+    inbound: InboundStream | None
+    past_epochs: frozenset[bytes] = frozenset()  # earlier epochs of ours, whose acks are no error
+    requests: tuple[bytes, ...] = ()  # CBOR of what this node still asks of the peer
+    incarnation: bytes = bytes(16)
+    hlc: Hlc = ZERO
+    max_hlc: tuple[tuple[bytes, Hlc], ...] = ()
+    link: int = 0  # links of this node, counted
+    outbound_fault: str | None = None  # why our stream to this peer is stopped (NEOTH commit contract)

@@ -1,0 +1,64 @@
+"""The durable change sequence: what changed in which row, written in the transaction that changed it.
+
+`watch` and every later subscription read it by number: no gap, resumable, bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from meshnode.limits import CHANGES_KEPT
+from meshnode.store.database import Tx
+
+UPSERT: Final = "upsert"
+DELETE: Final = "delete"
+RESURRECT: Final = "resurrect"  # a row that had been deleted exists again (SSP/1 §13.2)
+WITHHOLD: Final = "withhold"  # the row exists and its table does not allow it (profile §5)
+
+_TRIM_EVERY: Final = 1024  # changes between two trims
+
+ChangeRow: TypeAlias = tuple[int, int, bytes]
+
+
+class RowChange(NamedTuple):
+    """What one batch did to one row; the newest event that touched it is named by its site and clock."""
+
+    op: str
+    key_bytes: bytes  # deterministic CBOR of the row key
+    values: dict[str, Any]  # columns that got a value, null included
+    cleared: list[str]  # columns that a delete cleared
+    site: bytes
+    physical: int
+    logical: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(RowChange).decode
+
+
+def row(seq: int, table_no: int, change: RowChange) -> ChangeRow:
+    """The row of one change."""
+    return seq, table_no, _encode(change)
+
+
+def append(tx: Tx, rows: list[ChangeRow]) -> None:
+    """Write the changes of one batch and forget those that are too old."""
+    if not rows:
+        return
+    tx.executemany("INSERT INTO meshnode_changes VALUES (?, ?, ?)", rows)
+    first, last = rows[0][0], rows[-1][0]
+    if first // _TRIM_EVERY != (last + 1) // _TRIM_EVERY:
+        tx.execute("DELETE FROM meshnode_changes WHERE seq <= ?", (last - CHANGES_KEPT,))
+
+
+def unpack(data: bytes) -> RowChange:
+    """The change behind a stored row."""
+    return _decode(data)
+
+
+def unpack_all(rows: Iterable[ChangeRow]) -> list[tuple[int, int, RowChange]]:
+    """`(seq, table number, change)` of stored rows."""
+    return [(seq, table_no, _decode(data)) for seq, table_no, data in rows]

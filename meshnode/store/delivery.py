@@ -1,0 +1,251 @@
+"""Rows of one sending stream: durable cursor, exact staged frames, earlier epochs (SSP/1 §14.1, NEOTH commit contract).
+
+Every function reads or writes inside the caller's transaction. A row that cannot be read raises CorruptStateError that
+names the peer, and is never replaced by an empty one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, Protocol
+
+from meshnode.codec.digest import DIGEST_BYTES, blake3_256
+from meshnode.errors import CorruptStateError
+from meshnode.model.delivery import OutboundStream, Staged, StagedFrame
+from meshnode.model.frames import EPOCH_BYTES, REQUEST_ID_BYTES
+from meshnode.model.site import short_text
+from meshnode.store.database import Tx
+
+PAST_EPOCHS: Final = 64  # earlier epochs kept for one stream
+
+# What a staged frame carries: the first byte of `items`.
+EVENTS: Final = 0  # log positions that follow the cursor
+RECORDS: Final = 1  # record positions that follow the record cursor
+EVENTS_AGAIN: Final = 2  # events from the re-offer set
+RECORDS_AGAIN: Final = 3  # records from the re-offer set
+ANSWERED: Final = 4  # the id of a request of the peer
+
+
+class Reads(Protocol):
+    """What reading needs: an open transaction, or any connection."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Any:
+        """Run one statement and return its cursor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Which stream: the peer, its number, and the transport path."""
+
+    peer: bytes
+    no: int
+    path: str
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The leading primary-key columns of every delivery table."""
+        return (self.no, self.path)
+
+    def unreadable(self, what: str) -> NoReturn:
+        """Stop: what is stored of this stream cannot be read."""
+        raise CorruptStateError(
+            f"{what} for peer {short_text(self.peer)} over {self.path} cannot be read: nothing more moves on that "
+            "stream. Restore the database from a backup, or remove the peer's delivery state on purpose"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outbound:
+    """The durable cursor of a stream."""
+
+    epoch: bytes
+    cursor: int = 0
+    record_cursor: int = 0
+    settled_no: int = 0
+    settled_digest: bytes = b""
+    rewound_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What a staged frame carries."""
+
+    kind: int
+    positions: tuple[int, ...] = ()
+    request_id: bytes = b""
+
+    def pack(self) -> bytes:
+        """The stored form."""
+        return bytes([self.kind]) + struct.pack(f">{len(self.positions)}Q", *self.positions) + self.request_id
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRow:
+    """One frame in flight, without its bytes, and what follows it."""
+
+    no: int
+    digest: bytes
+    cursor_after: int
+    record_cursor_after: int
+    items: Items
+    filter: str
+    attempts: int = 0
+
+    @property
+    def staged(self) -> Staged:
+        """As a session remembers it."""
+        return Staged(self.no, self.digest, len(self.items.positions))
+
+
+def read_outbound(tx: Reads, stream: Stream) -> Outbound | None:
+    """The cursor, None for a peer that nothing was ever opened to."""
+    row = tx.execute(
+        "SELECT epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms FROM meshnode_outbound"
+        " WHERE site_no = ? AND path = ?",
+        stream.key,
+    ).fetchone()
+    if row is None:
+        return None
+    epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms = row
+    numbers = (cursor, record_cursor, settled_no, rewound_ms)
+    if (
+        not _is_bytes(epoch, EPOCH_BYTES)
+        or any(type(number) is not int or number < 0 for number in numbers)
+        or not _is_bytes(settled_digest, DIGEST_BYTES if settled_no else 0)
+    ):
+        stream.unreadable("the delivery cursor")
+    return Outbound(*row)
+
+
+def write_outbound(tx: Tx, stream: Stream, outbound: Outbound) -> None:
+    """Set the cursor."""
+    tx.execute(
+        "INSERT OR REPLACE INTO meshnode_outbound (site_no, path, epoch, cursor, record_cursor, settled_no,"
+        " settled_digest, rewound_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *stream.key,
+            outbound.epoch,
+            outbound.cursor,
+            outbound.record_cursor,
+            outbound.settled_no,
+            outbound.settled_digest,
+            outbound.rewound_ms,
+        ),
+    )
+
+
+def read_staged(tx: Reads, stream: Stream, outbound: Outbound) -> list[StagedRow]:
+    """Every frame in flight, oldest first: contiguous after the last settled one."""
+    rows = tx.execute(
+        "SELECT no, digest, cursor_after, record_cursor_after, items, filter, attempts FROM meshnode_staged"
+        " WHERE site_no = ? AND path = ? ORDER BY no",
+        stream.key,
+    ).fetchall()
+    staged = [
+        StagedRow(no, digest, cursor, record_cursor, _items(stream, items), name, attempts)
+        for no, digest, cursor, record_cursor, items, name, attempts in rows
+    ]
+    before = StagedRow(outbound.settled_no, b"", outbound.cursor, outbound.record_cursor, Items(EVENTS), "")
+    for each in staged:
+        if (
+            each.no != before.no + 1
+            or not _is_bytes(each.digest, DIGEST_BYTES)
+            or type(each.cursor_after) is not int
+            or type(each.record_cursor_after) is not int
+            or each.cursor_after < before.cursor_after
+            or each.record_cursor_after < before.record_cursor_after
+            or type(each.filter) is not str
+        ):
+            stream.unreadable(f"the staged frame {each.no!r}")
+        before = each
+    return staged
+
+
+def read_frames(tx: Tx, stream: Stream, staged: list[StagedRow]) -> list[StagedFrame]:
+    """The exact bytes of these staged frames; bytes that are not those that were staged are never sent."""
+    frames = []
+    for each in staged:
+        (cbor,) = tx.execute(
+            "SELECT frame FROM meshnode_staged WHERE site_no = ? AND path = ? AND no = ?", (*stream.key, each.no)
+        ).fetchone()
+        if type(cbor) is not bytes or blake3_256(cbor) != each.digest:
+            stream.unreadable(f"the staged frame {each.no}")
+        frames.append(StagedFrame(each.staged, cbor))
+    return frames
+
+
+def add_staged(tx: Tx, stream: Stream, row: StagedRow, cbor: bytes) -> None:
+    """Keep one more frame in flight."""
+    tx.execute(
+        "INSERT INTO meshnode_staged"
+        " (site_no, path, no, frame, digest, cursor_after, record_cursor_after, items, filter)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *stream.key,
+            row.no,
+            cbor,
+            row.digest,
+            row.cursor_after,
+            row.record_cursor_after,
+            row.items.pack(),
+            row.filter,
+        ),
+    )
+
+
+def count_attempt(tx: Tx, stream: Stream, from_no: int) -> None:
+    """Note that these frames are sent once more."""
+    tx.execute(
+        "UPDATE meshnode_staged SET attempts = attempts + 1 WHERE site_no = ? AND path = ? AND no >= ?",
+        (*stream.key, from_no),
+    )
+
+
+def remove_staged(tx: Tx, stream: Stream, up_to_no: int | None = None) -> None:
+    """Forget the frames up to a settled one, or all."""
+    if up_to_no is None:
+        tx.execute("DELETE FROM meshnode_staged WHERE site_no = ? AND path = ?", stream.key)
+    else:
+        tx.execute("DELETE FROM meshnode_staged WHERE site_no = ? AND path = ? AND no <= ?", (*stream.key, up_to_no))
+
+
+def remember_epoch(tx: Tx, stream: Stream, epoch: bytes) -> None:
+    """Keep an epoch that is over, and the last ones before it."""
+    tx.execute("INSERT INTO meshnode_epochs (site_no, path, epoch) VALUES (?, ?, ?)", (*stream.key, epoch))
+    tx.execute(
+        "DELETE FROM meshnode_epochs WHERE no IN (SELECT no FROM meshnode_epochs WHERE site_no = ? AND path = ?"
+        " ORDER BY no DESC LIMIT -1 OFFSET ?)",
+        (*stream.key, PAST_EPOCHS),
+    )
+
+
+def past_epochs(tx: Tx, stream: Stream) -> frozenset[bytes]:
+    """Earlier epochs of this stream."""
+    rows = tx.execute("SELECT epoch FROM meshnode_epochs WHERE site_no = ? AND path = ?", stream.key)
+    return frozenset(row[0] for row in rows)
+
+
+def stream_view(outbound: Outbound, staged: list[StagedRow]) -> OutboundStream:
+    """As a session mirrors it."""
+    return OutboundStream(
+        outbound.epoch,
+        outbound.settled_no,
+        outbound.settled_digest,
+        tuple(each.staged for each in staged),
+        outbound.rewound_ms,
+    )
+
+
+def _items(stream: Stream, packed: object) -> Items:
+    kind, body = (packed[0], packed[1:]) if type(packed) is bytes and packed else (-1, b"")
+    if kind == ANSWERED and len(body) == REQUEST_ID_BYTES:
+        return Items(kind, (), body)
+    if not 0 <= kind < ANSWERED or len(body) % 8:
+        stream.unreadable("the content of a staged frame")
+    return Items(kind, struct.unpack(f">{len(body) // 8}Q", body))
+
+
+def _is_bytes(value: object, length: int) -> bool:
+    return type(value) is bytes and len(value) == length

@@ -1,0 +1,75 @@
+"""What each site holds of our disk for tables that do not exist, and what was ignored or forgotten (profile §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from meshnode.limits import IGNORED_COLUMNS_PER_TABLE
+from meshnode.store.database import Tx
+
+OTHER_COLUMNS: Final = ""
+"""The shared name of ignored columns past the bound; no event can name it."""
+
+
+def held_bytes(tx: Tx, site_no: int) -> int:
+    """Bytes of events that a site has held here."""
+    row = tx.execute("SELECT sum(bytes) FROM meshnode_held WHERE site_no = ?", (site_no,)).fetchone()
+    return int(row[0] or 0)
+
+
+def has_held(tx: Tx, site_no: int, table_no: int) -> bool:
+    """Whether any event of the group is held."""
+    row = tx.execute(
+        "SELECT 1 FROM meshnode_held WHERE site_no = ? AND table_no = ? AND events > 0", (site_no, table_no)
+    ).fetchone()
+    return row is not None
+
+
+def add_held(tx: Tx, amounts: Mapping[tuple[int, int], tuple[int, int]]) -> None:
+    """Add `(events, bytes)` per (site, table)."""
+    tx.executemany(
+        "INSERT INTO meshnode_held VALUES (?1, ?2, ?3, ?4) "
+        "ON CONFLICT (site_no, table_no) DO UPDATE SET events = events + ?3, bytes = bytes + ?4",
+        [(site_no, table_no, events, size) for (site_no, table_no), (events, size) in amounts.items()],
+    )
+
+
+def release_table(tx: Tx, table_no: int) -> None:
+    """Nothing of the table is held any more."""
+    tx.execute("DELETE FROM meshnode_held WHERE table_no = ?", (table_no,))
+
+
+def meter_ignored(tx: Tx, counts: Mapping[tuple[int, str], int], now_ms: int) -> None:
+    """Count payload columns that no column took (SSP/1 §13.6); names past the bound share one row."""
+    for (table_no, name), count in counts.items():
+        updated = tx.execute(
+            "UPDATE meshnode_ignored SET count = count + ?, last_ms = ? WHERE table_no = ? AND column_name = ?",
+            (count, now_ms, table_no, name),
+        ).rowcount
+        if updated:
+            continue
+        named = tx.execute("SELECT count(*) FROM meshnode_ignored WHERE table_no = ?", (table_no,)).fetchone()[0]
+        tx.execute(
+            "INSERT INTO meshnode_ignored VALUES (?1, ?2, ?3, ?4, ?4) "
+            "ON CONFLICT (table_no, column_name) DO UPDATE SET count = count + ?3, last_ms = ?4",
+            (table_no, OTHER_COLUMNS if named >= IGNORED_COLUMNS_PER_TABLE else name, count, now_ms),
+        )
+
+
+def is_forgotten(tx: Tx, table_no: int, key_bytes: bytes) -> bool:
+    """Whether this row was forgotten here (NEOTH content and privacy)."""
+    row = tx.execute(
+        "SELECT 1 FROM meshnode_forgotten WHERE table_no = ? AND key = ?", (table_no, key_bytes)
+    ).fetchone()
+    return row is not None
+
+
+def forget(tx: Tx, table_no: int, key_bytes: bytes) -> None:
+    """Note that events of this row are dropped from now on."""
+    tx.execute("INSERT OR IGNORE INTO meshnode_forgotten VALUES (?, ?)", (table_no, key_bytes))
+
+
+def keep_receipts(tx: Tx, event_ids: Iterable[bytes]) -> None:
+    """Keep the ids of dropped events of forgotten rows, nothing else of them."""
+    tx.executemany("INSERT OR IGNORE INTO meshnode_receipts VALUES (?)", [(each,) for each in event_ids])

@@ -1,0 +1,73 @@
+"""Rows of one receiving stream: high-water mark, stored acks, our unanswered requests (profile §8, "Receiver")."""
+
+from __future__ import annotations
+
+from meshnode.codec.digest import DIGEST_BYTES
+from meshnode.limits import STORED_ACK_WINDOWS, WINDOW_FRAMES
+from meshnode.model.delivery import Adopt, InboundStream, StoredAck
+from meshnode.model.frames import EPOCH_BYTES
+from meshnode.store.database import Tx
+from meshnode.store.delivery import Reads, Stream
+
+ACKS_KEPT = STORED_ACK_WINDOWS * WINDOW_FRAMES
+
+
+def read_inbound(tx: Reads, stream: Stream) -> InboundStream | None:
+    """What is held of the peer's stream with the acks that may have to be repeated; None before it opened one."""
+    row = tx.execute(
+        "SELECT epoch, next, link FROM meshnode_inbound WHERE site_no = ? AND path = ?", stream.key
+    ).fetchone()
+    if row is None:
+        return None
+    epoch, next_no, link = row
+    if type(epoch) is not bytes or len(epoch) != EPOCH_BYTES or type(next_no) is not int or next_no < 1:
+        stream.unreadable("the inbound high-water mark")
+    rows = tx.execute(
+        "SELECT no, digest, ack FROM meshnode_acks WHERE site_no = ? AND path = ? ORDER BY no", stream.key
+    ).fetchall()
+    acks = tuple(StoredAck(*each) for each in rows if each[2])
+    if any(type(ack.digest) is not bytes or len(ack.digest) != DIGEST_BYTES for ack in acks):
+        stream.unreadable("a stored ack")
+    if next_no == 1:
+        return InboundStream(epoch, next_no, b"", (), link)
+    if not rows or rows[-1][0] != next_no - 1:
+        stream.unreadable("the last stored ack")
+    return InboundStream(epoch, next_no, rows[-1][1] or None, acks, link)
+
+
+def adopt(tx: Tx, stream: Stream, opened: Adopt) -> None:
+    """The peer opened another epoch; what was stored of the one before is over."""
+    tx.execute(
+        "INSERT OR REPLACE INTO meshnode_inbound (site_no, path, epoch, next, link) VALUES (?, ?, ?, ?, ?)",
+        (*stream.key, opened.epoch, opened.next, opened.link),
+    )
+    tx.execute("DELETE FROM meshnode_acks WHERE site_no = ? AND path = ?", stream.key)
+    if opened.next > 1:
+        # Opened in the middle: there is a frame before, of which nothing is known.
+        tx.execute(
+            "INSERT INTO meshnode_acks (site_no, path, no, digest, ack) VALUES (?, ?, ?, x'', x'')",
+            (*stream.key, opened.next - 1),
+        )
+
+
+def record(tx: Tx, stream: Stream, acks: list[StoredAck]) -> None:
+    """Move the high-water mark past these frames and keep their acks, and the last ones before them."""
+    tx.executemany(
+        "INSERT INTO meshnode_acks (site_no, path, no, digest, ack) VALUES (?, ?, ?, ?, ?)",
+        [(*stream.key, ack.no, ack.digest, ack.cbor) for ack in acks],
+    )
+    last = acks[-1].no
+    tx.execute("DELETE FROM meshnode_acks WHERE site_no = ? AND path = ? AND no <= ?", (*stream.key, last - ACKS_KEPT))
+    tx.execute("UPDATE meshnode_inbound SET next = ? WHERE site_no = ? AND path = ?", (last + 1, *stream.key))
+
+
+def requests(tx: Tx, stream: Stream) -> tuple[bytes, ...]:
+    """CBOR of the request frames that the peer has not answered."""
+    rows = tx.execute("SELECT body FROM meshnode_requests WHERE site_no = ? ORDER BY request_id", (stream.no,))
+    return tuple(row[0] for row in rows)
+
+
+def remove_request(tx: Tx, stream: Stream, request_id: bytes) -> bool:
+    """The peer answered; whether this node had asked."""
+    cursor = tx.execute("DELETE FROM meshnode_requests WHERE site_no = ? AND request_id = ?", (stream.no, request_id))
+    return bool(cursor.rowcount)

@@ -1,0 +1,89 @@
+"""Surfaced conditions: aggregated per (kind, site, table), bounded, kept until the operator saw them (profile §6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from meshnode.limits import NOTICE_ROWS, NOTICE_TABLES_PER_SITE
+from meshnode.store.database import Tx
+
+OTHER_TABLES: Final = "*"
+"""The shared table name of what exceeds a site's bound; no event can name it, since it would need a schema too."""
+
+SAMPLE_CHARACTERS: Final = 500
+
+_UPSERT: Final = """
+INSERT INTO meshnode_notices (kind, site, table_name, count, first_ms, last_ms, sample)
+VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)
+ON CONFLICT (kind, site, table_name) DO UPDATE SET count = count + ?4, last_ms = ?5, sample = ?6
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One aggregated condition."""
+
+    kind: str
+    site: bytes  # empty where no site is meant
+    table: str  # empty where no table is meant
+    count: int
+    first_ms: int
+    last_ms: int
+    sample: str
+
+
+class NoticeBook:
+    """Collects conditions during one transaction and writes each aggregate once, at its end."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self) -> None:
+        self._pending: dict[tuple[str, bytes, str], tuple[int, str]] = {}
+
+    def add(self, kind: str, site: bytes, table: str, sample: str, count: int = 1) -> None:
+        """Note a condition; the last sample of an aggregate stands."""
+        key = (kind, site, table)
+        before = self._pending.get(key)
+        self._pending[key] = (count if before is None else before[0] + count, sample)
+
+    def flush(self, tx: Tx, now_ms: int) -> list[Notice]:
+        """Write what was collected; returns it for the log and the application."""
+        if not self._pending:
+            return []
+        total = int(tx.execute("SELECT count(*) FROM meshnode_notices").fetchone()[0])
+        surfaced = []
+        for (kind, site, table), (count, sample) in self._pending.items():
+            site, table, is_new = _place(tx, kind, site, table, total)
+            total += is_new
+            sample = sample.encode("utf-8", "replace").decode()[:SAMPLE_CHARACTERS]
+            tx.execute(_UPSERT, (kind, site, table, count, now_ms, sample))
+            surfaced.append(Notice(kind, site, table, count, now_ms, now_ms, sample))
+        self._pending.clear()
+        return surfaced
+
+
+def _place(tx: Tx, kind: str, site: bytes, table: str, total: int) -> tuple[bytes, str, bool]:
+    """Where a condition is counted: under its own key, or under a shared one past the bounds."""
+    if _exists(tx, kind, site, table):
+        return site, table, False
+    if table and site:
+        named = tx.execute(
+            "SELECT count(DISTINCT table_name) FROM meshnode_notices WHERE site = ? AND table_name NOT IN ('', ?)",
+            (site, OTHER_TABLES),
+        ).fetchone()[0]
+        known = tx.execute(
+            "SELECT 1 FROM meshnode_notices WHERE site = ? AND table_name = ? LIMIT 1", (site, table)
+        ).fetchone()
+        if known is None and named >= NOTICE_TABLES_PER_SITE:
+            table = OTHER_TABLES
+    if total >= NOTICE_ROWS:
+        site, table = b"", ""
+    return site, table, not _exists(tx, kind, site, table)
+
+
+def _exists(tx: Tx, kind: str, site: bytes, table: str) -> bool:
+    row = tx.execute(
+        "SELECT 1 FROM meshnode_notices WHERE kind = ? AND site = ? AND table_name = ?", (kind, site, table)
+    ).fetchone()
+    return row is not None

@@ -1,0 +1,112 @@
+"""What there is to offer to a peer: log and record rows in the order of their positions (SSP/1 §14.1, profile §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from meshnode.errors import CorruptStateError
+from meshnode.limits import BATCH_BYTES, BATCH_EVENTS
+from meshnode.store.database import Tx
+
+SCAN_ROWS: Final = 8_192  # log rows looked at for one frame; more wait for the next transaction
+
+Allowed = Callable[[int], bool]
+"""Whether the peer may get events of the table of this number."""
+
+
+@dataclass(slots=True)
+class Offer:
+    """The content of one frame to be, filled up to the bounds of a batch; one entry always fits."""
+
+    positions: list[int]
+    data: list[bytes]
+    scanned_to: int
+    exhausted: bool = False
+    _bytes: int = 0
+
+    @classmethod
+    def after(cls, position: int) -> Offer:
+        """An empty one."""
+        return cls([], [], position)
+
+    def add(self, position: int, data: bytes) -> bool:
+        """Take one more; False where it does not fit."""
+        total = self._bytes + len(data)
+        if self.positions and (len(self.positions) >= BATCH_EVENTS or total > BATCH_BYTES):
+            return False
+        self.positions.append(position)
+        self.data.append(data)
+        self._bytes = total
+        return True
+
+
+def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed) -> Offer:
+    """The next events of the log that the peer gets: not its own, nothing unresolved, nothing that is filtered out."""
+    offer = Offer.after(position)
+    rows = tx.execute(
+        "SELECT position, table_no, CASE WHEN site_no = ?1 OR state = 2 THEN NULL ELSE length(event) END, event"
+        " FROM meshnode_log WHERE position > ?2 ORDER BY position LIMIT ?3",
+        (peer_no, position, SCAN_ROWS),
+    )
+    scanned = 0
+    for row_position, table_no, size, event in rows:
+        if size is not None and allowed(table_no):
+            if type(event) is not bytes or not size:
+                _unreadable_event(row_position)
+            if not offer.add(row_position, event):
+                return offer
+        offer.scanned_to = row_position
+        scanned += 1
+    offer.exhausted = scanned < SCAN_ROWS
+    return offer
+
+
+def events_at(tx: Tx, positions: Iterable[int], allowed: Allowed) -> tuple[Offer, list[int]]:
+    """Events to offer again, and the positions that are done with: staged, gone, or not for the peer any more."""
+    offer, done = Offer.after(0), []
+    for position in positions:
+        row = tx.execute("SELECT table_no, state, event FROM meshnode_log WHERE position = ?", (position,)).fetchone()
+        if row is not None and row[1] != 2 and allowed(row[0]):
+            if type(row[2]) is not bytes or not row[2]:
+                _unreadable_event(position)
+            if not offer.add(position, row[2]):
+                break
+        done.append(position)
+    return offer, done
+
+
+def records_after(tx: Tx, position: int) -> Offer:
+    """The next records; every stored one goes to every peer (profile §9)."""
+    offer = Offer.after(position)
+    rows = tx.execute(
+        "SELECT position, record FROM meshnode_records WHERE position > ? ORDER BY position LIMIT ?",
+        (position, BATCH_EVENTS + 1),
+    )
+    for row_position, record in rows:
+        if type(record) is not bytes or not record:
+            raise CorruptStateError(f"the membership record at position {row_position} cannot be read")
+        if not offer.add(row_position, record):
+            return offer
+        offer.scanned_to = row_position
+    offer.exhausted = True
+    return offer
+
+
+def records_at(tx: Tx, positions: Iterable[int]) -> tuple[Offer, list[int]]:
+    """Records to offer again, and the positions that are done with."""
+    offer, done = Offer.after(0), []
+    for position in positions:
+        row = tx.execute("SELECT record FROM meshnode_records WHERE position = ?", (position,)).fetchone()
+        if row is not None and not offer.add(position, row[0]):
+            break
+        done.append(position)
+    return offer, done
+
+
+def _unreadable_event(position: int) -> None:
+    raise CorruptStateError(
+        f"the event at log position {position} cannot be read: streams that have to carry it stop there. "
+        "Restore the database from a backup"
+    )

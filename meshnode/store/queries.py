@@ -1,0 +1,185 @@
+"""What can be read: rows, digests, changes, notices, tables; over any snapshot, never writing (profile §5).
+
+A column that no write ever reached is *unmaterialized* and absent here, whatever its SQL cell shows; a cleared one is
+null (SSP/1 §13.6). Rows that do not exist or are withheld are absent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from meshnode.codec import cbor
+from meshnode.codec.digest import blake3_256
+from meshnode.errors import NotFoundError, UsageError
+from meshnode.merge.rows import RowState
+from meshnode.model.event import KeyValue
+from meshnode.store import changes
+from meshnode.store.changes import RowChange
+from meshnode.store.database import Tx
+from meshnode.store.names import TableEntry, TableNumbers
+from meshnode.store.notices import Notice
+from meshnode.store.rows import unpack_state
+from meshnode.store.tables import Destination, open_destination, quote
+
+_PAGE: Final = 1000
+
+
+class Row(NamedTuple):
+    """One live row."""
+
+    key: dict[str, Any]
+    columns: dict[str, Any]
+    key_bytes: bytes
+
+
+class Change(NamedTuple):
+    """One entry of the change sequence."""
+
+    seq: int
+    schema: str
+    table: str
+    key: dict[str, Any]
+    change: RowChange
+
+
+class Table:
+    """One registered table as a reader sees it, for one snapshot."""
+
+    def __init__(self, tx: Tx, schema: str, name: str) -> None:
+        entry = TableNumbers().entry(tx, schema, name)
+        if not entry.registered:
+            raise NotFoundError(f"table {entry.text!r} is not registered: add it first")
+        destination = open_destination(tx, entry)
+        if isinstance(destination, str):
+            raise NotFoundError(f"table {entry.text!r} cannot be used as it stands: {destination}")
+        self._tx = tx
+        self.entry = entry
+        self.destination: Destination = destination
+        where = " AND ".join(f"{quote(column.name)} = ?" for column in destination.key)
+        names = ", ".join(map(quote, destination.columns)) or "1"
+        self._select = f"SELECT {names} FROM {destination.quoted} WHERE {where}"  # noqa: S608
+
+    def get(self, key: Mapping[str, KeyValue]) -> Row | None:
+        """One live row; UsageError for what is no key of this table."""
+        if not self.destination.resolves(key):
+            named = ", ".join(column.name for column in self.destination.key)
+            raise UsageError(f"a key of table {self.entry.text!r} has exactly the columns {named}")
+        key_bytes = cbor.encode(dict(key))
+        found = self._tx.execute(
+            "SELECT state FROM meshnode_rows WHERE table_no = ? AND key = ? AND reason IS NULL",
+            (self.destination.no, key_bytes),
+        ).fetchone()
+        return None if found is None else self._row(key_bytes, unpack_state(found[0]))
+
+    def rows(self, after: bytes = b"") -> Iterator[Row]:
+        """Live rows in key-bytes order, from beyond the key bytes `after` on."""
+        while True:
+            page = self._tx.execute(
+                "SELECT key, state FROM meshnode_rows WHERE table_no = ? AND key > ? AND reason IS NULL "
+                "ORDER BY key LIMIT ?",
+                (self.destination.no, after, _PAGE),
+            ).fetchall()
+            for key_bytes, state in page:
+                row = self._row(key_bytes, unpack_state(state))
+                if row is not None:
+                    yield row
+            if len(page) < _PAGE:
+                return
+            after = page[-1][0]
+
+    def digest(self) -> tuple[bytes, int]:
+        """BLAKE3-256 of the deterministic CBOR array of `[key, columns]` of the live rows, and their number."""
+        encoded = [cbor.encode([row.key, row.columns]) for row in self.rows()]
+        return blake3_256(_array_head(len(encoded)) + b"".join(encoded)), len(encoded)
+
+    def _row(self, key_bytes: bytes, state: RowState) -> Row | None:
+        if not state.exists:
+            return None
+        key: Any = cbor.decode_untrusted(key_bytes)
+        if key.keys() != self.destination.key_names:
+            return None  # of an earlier primary key
+        found = self._tx.execute(self._select, [key[column.name] for column in self.destination.key]).fetchone()
+        if found is None:
+            return None
+        shown = dict(zip(self.destination.columns, found, strict=False))
+        if state.tombstone is None:
+            shown = {name: value for name, value in shown.items() if name in state.columns}
+        else:  # what has no rank above the tombstone is cleared
+            shown = {name: value if name in state.columns else None for name, value in shown.items()}
+        return Row(key, {name: presentable(value) for name, value in shown.items()}, key_bytes)
+
+
+def presentable(value: Any) -> Any:
+    """A value as SQLite holds it; the infinities, which an affinity can make of text, have no CBOR and become text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return int(value) if isinstance(value, bool) else value
+
+
+def _array_head(length: int) -> bytes:
+    """The head of a CBOR array, so that the items need not be in memory as values."""
+    if length < 24:
+        return bytes((0x80 | length,))
+    size = 1 if length < 0x100 else 2 if length < 0x1_0000 else 4 if length < 0x1_0000_0000 else 8
+    return bytes((0x80 | 24 + size.bit_length() - 1,)) + length.to_bytes(size, "big")
+
+
+def registered_tables(tx: Tx) -> list[tuple[TableEntry, Destination | str]]:
+    """Every registered table with its destination, or with why there is none."""
+    return [(entry, open_destination(tx, entry)) for entry in TableNumbers().registered(tx)]
+
+
+def row_counts(tx: Tx, table_no: int) -> tuple[int, int]:
+    """How many rows of a table exist, and how many of them are withheld."""
+    exists = withheld = 0
+    for state, reason in tx.execute("SELECT state, reason FROM meshnode_rows WHERE table_no = ?", (table_no,)):
+        if unpack_state(state).exists:
+            exists += 1
+            withheld += reason is not None
+    return exists, withheld
+
+
+def event_counts(tx: Tx) -> tuple[int, int]:
+    """How many events the log retains, and how many of them are held."""
+    total = tx.execute("SELECT count(*) FROM meshnode_log").fetchone()[0]
+    waiting = tx.execute("SELECT coalesce(sum(events), 0) FROM meshnode_held").fetchone()[0]
+    return int(total), int(waiting)
+
+
+def last_change(tx: Tx) -> int:
+    """The number of the newest change, 0 where there is none."""
+    row = tx.execute("SELECT value FROM meshnode_meta WHERE name = 'next_change'").fetchone()
+    return int(row[0]) - 1 if row else 0
+
+
+def oldest_change(tx: Tx) -> int:
+    """The number of the oldest change that is kept; a subscriber further behind starts from the rows."""
+    row = tx.execute("SELECT min(seq) FROM meshnode_changes").fetchone()
+    return int(row[0]) if row[0] is not None else last_change(tx) + 1
+
+
+def changes_since(tx: Tx, seq: int, limit: int) -> list[Change]:
+    """The next changes beyond `seq`, in order."""
+    found = tx.execute(
+        "SELECT c.seq, t.schema, t.name, c.change FROM meshnode_changes AS c "
+        "JOIN meshnode_tables AS t ON t.no = c.table_no WHERE c.seq > ? ORDER BY c.seq LIMIT ?",
+        (seq, limit),
+    )
+    result = []
+    for number, schema, name, data in found:
+        change = changes.unpack(data)
+        key: Any = cbor.decode_untrusted(change.key_bytes)
+        result.append(Change(number, schema, name, key, change))
+    return result
+
+
+def notices(tx: Tx, limit: int = _PAGE) -> list[Notice]:
+    """Surfaced conditions, the latest first."""
+    found = tx.execute(
+        "SELECT kind, site, table_name, count, first_ms, last_ms, sample FROM meshnode_notices "
+        "ORDER BY last_ms DESC, no LIMIT ?",
+        (limit,),
+    )
+    return [Notice(*row) for row in found]

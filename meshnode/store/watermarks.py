@@ -1,0 +1,126 @@
+"""Applied watermarks per group: what was seen whole, never more (SSP/1 §14.2, profile §6)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from meshnode.model.hlc import ZERO, Hlc
+from meshnode.store.database import Tx
+from meshnode.store.u64 import from_sql, to_sql
+
+_PAIR: Final = struct.Struct(">QQ")
+
+
+class Watermark(NamedTuple):
+    """One group's watermark, as a peer is told it."""
+
+    site: bytes
+    schema: str
+    table: str
+    hlc: Hlc
+
+
+@dataclass(slots=True)
+class Group:
+    """The progress of one (site, table). `applied` stands still while a rejected event is open or any is held."""
+
+    site_no: int
+    table_no: int
+    applied: Hlc = ZERO
+    reached: Hlc = ZERO
+    rejected_low: Hlc | None = None
+    rejected_high: Hlc | None = None
+    changed: bool = False
+
+    def reach(self, hlc: Hlc) -> None:
+        """An event of the author's own stream settled."""
+        if hlc > self.reached:
+            self.reached = hlc
+            self.changed = True
+
+    def reject(self, hlc: Hlc) -> None:
+        """An event was rejected and will be offered again: keep the interval that is open."""
+        self.rejected_low = hlc if self.rejected_low is None else min(self.rejected_low, hlc)
+        self.rejected_high = hlc if self.rejected_high is None else max(self.rejected_high, hlc)
+        self.changed = True
+
+    def settle(self, hlc: Hlc) -> None:
+        """An event that may have been rejected before got another verdict."""
+        if hlc == self.rejected_low:
+            self.rejected_low = None
+            self.changed = True
+        if hlc == self.rejected_high:
+            self.rejected_high = None
+            self.changed = True
+
+    def advance(self, *, held: bool) -> None:
+        """Claim what was reached, unless something below it is open (fail closed)."""
+        if not held and self.rejected_low is None and self.rejected_high is None and self.reached > self.applied:
+            self.applied = self.reached
+            self.changed = True
+
+
+def load(tx: Tx, site_no: int, table_no: int) -> Group | None:
+    """The stored group, None where nothing was ever claimed or rejected in it."""
+    row = tx.execute(
+        "SELECT physical, logical, reached, rejected_low, rejected_high FROM meshnode_watermarks "
+        "WHERE site_no = ? AND table_no = ?",
+        (site_no, table_no),
+    ).fetchone()
+    if row is None:
+        return None
+    applied = Hlc(from_sql(row[0]), from_sql(row[1]))
+    reached, low, high = (None if each is None else Hlc(*_PAIR.unpack(each)) for each in row[2:])
+    return Group(site_no, table_no, applied, reached or ZERO, low, high)
+
+
+def save(tx: Tx, groups: Iterable[Group]) -> None:
+    """Write the groups of one batch."""
+    tx.executemany(
+        "INSERT OR REPLACE INTO meshnode_watermarks VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                each.site_no,
+                each.table_no,
+                to_sql(each.applied.physical),
+                to_sql(each.applied.logical),
+                _PAIR.pack(*each.reached),
+                each.rejected_low and _PAIR.pack(*each.rejected_low),
+                each.rejected_high and _PAIR.pack(*each.rejected_high),
+            )
+            for each in groups
+        ],
+    )
+
+
+def unknown_groups(tx: Tx, site_no: int) -> int:
+    """How many groups of tables that do not exist here a site has (profile §6)."""
+    row = tx.execute(
+        "SELECT count(*) FROM meshnode_watermarks AS w JOIN meshnode_tables AS t ON t.no = w.table_no "
+        "WHERE w.site_no = ? AND t.registered = 0",
+        (site_no,),
+    ).fetchone()
+    return int(row[0])
+
+
+def all_watermarks(tx: Tx) -> list[Watermark]:
+    """Every group with a claim, for the `watermarks` message and the operator."""
+    rows = tx.execute(
+        "SELECT s.site, t.schema, t.name, w.physical, w.logical FROM meshnode_watermarks AS w "
+        "JOIN meshnode_sites AS s ON s.no = w.site_no JOIN meshnode_tables AS t ON t.no = w.table_no "
+        "ORDER BY s.site, t.schema, t.name"
+    )
+    found = (Watermark(row[0], row[1], row[2], Hlc(from_sql(row[3]), from_sql(row[4]))) for row in rows)
+    return [each for each in found if each.hlc > ZERO]
+
+
+def advance_table(tx: Tx, table_no: int) -> None:
+    """Nothing of the table is held any more: claim what its groups had reached meanwhile."""
+    numbers = tx.execute("SELECT site_no FROM meshnode_watermarks WHERE table_no = ?", (table_no,)).fetchall()
+    groups = [group for (site_no,) in numbers if (group := load(tx, site_no, table_no)) is not None]
+    for group in groups:
+        group.advance(held=False)
+    save(tx, [group for group in groups if group.changed])
