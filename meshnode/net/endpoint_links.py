@@ -1,0 +1,158 @@
+"""The links of an endpoint: who is let in, how many, and which of two to one site stays (profile §7, §8).
+
+A link becomes *live* when its peer is a member; there is one live link per site. A second one is decided upon at once
+or, where the two are crossed, by a PING. A replaced link is over for the node at once, but its connection stays for the
+moment it takes to see whether two processes answer for one site (a twin).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from meshnode.errors import CloseCode
+from meshnode.net.duplicates import Keep, decide
+from meshnode.net.endpoint_config import EndpointConfig
+from meshnode.net.endpoint_connection import Connection
+from meshnode.net.endpoint_notices import NoticeBoard
+from meshnode.net.endpoint_ports import Ending
+from meshnode.net.link import Link
+
+_REPLACED = "replaced by another link to the same site"
+
+
+class LinkRegistry:
+    """Live links by site, links that wait for a decision, and replaced ones that are still listened to."""
+
+    def __init__(
+        self, own_site: bytes, config: EndpointConfig, notices: NoticeBoard, hand_over: Callable[[Link], None]
+    ) -> None:
+        self._own_site = own_site
+        self._config = config
+        self._notices = notices
+        self._hand_over = hand_over
+        self._live: dict[bytes, Link] = {}
+        self._standby: dict[bytes, Link] = {}
+        self._replaced: dict[bytes, Connection] = {}
+        self._boots: dict[Link, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    def live(self) -> list[Link]:
+        """Every live link."""
+        return list(self._live.values())
+
+    def link_to(self, site: bytes) -> Link | None:
+        """The live link to a site."""
+        return self._live.get(site)
+
+    def stop(self) -> None:
+        """No more decisions, and no more live links."""
+        self._stopped = True
+        for task in self._tasks:
+            task.cancel()
+
+    def enter(self, link: Link) -> None:
+        """A member's link wants to be live."""
+        older = self._live.get(link.site)
+        if older is None:
+            self._make_live(link)
+            return
+        waiting = self._standby.pop(link.site, None)
+        keep = decide(
+            self._own_site, link.site, older_opened_by_us=older.opened_by_us, newer_opened_by_us=link.opened_by_us
+        )
+        if keep is Keep.NEWER:
+            self._replace(older, link)
+            if waiting is not None:  # it was crossed with the link just replaced, so it is crossed with this one too
+                self.enter(waiting)
+            return
+        if waiting is not None:
+            waiting.close(CloseCode.DUPLICATE, _REPLACED)
+        self._standby[link.site] = link
+        candidate, other = (older, link) if keep is Keep.OLDER_IF_ALIVE else (link, older)
+        self._spawn(self._settle_crossed(candidate, other))
+
+    def boot_known(self, link: Link) -> None:
+        """The node read the boot id of a link."""
+        event = self._boots.get(link)
+        if event is not None:
+            event.set()
+
+    def ended(self, link: Link) -> None:
+        """A link is over, for whatever reason."""
+        if self._standby.get(link.site) is link:
+            del self._standby[link.site]
+        if self._live.get(link.site) is link:
+            del self._live[link.site]
+            waiting = self._standby.pop(link.site, None)
+            if waiting is not None and not self._stopped:
+                self._make_live(waiting)
+
+    def _make_live(self, link: Link) -> None:
+        if len(self._live) >= self._config.live_links:
+            self._notices.post("too-many-peers", link.site, f"{len(self._live)} links are live; one more was refused")
+            link.close(CloseCode.LIMIT, "too many peers")
+            return
+        self._live[link.site] = link
+        link.live = True
+        self._hand_over(link)
+
+    async def _settle_crossed(self, candidate: Link, other: Link) -> None:
+        """The smaller site's link stays if it answers, otherwise the other (profile §7)."""
+        alive = await candidate.ping(self._config.duplicate_ping_s)
+        site = candidate.site
+        live, standby = self._live.get(site), self._standby.get(site)
+        if live is None or standby is None or {live, standby} != {candidate, other}:
+            return  # one of them ended, or a third link came and the question was asked anew
+        del self._standby[site]
+        if standby is (candidate if alive else other):
+            self._replace(live, standby)
+        else:
+            standby.close(CloseCode.DUPLICATE, _REPLACED)
+
+    def _replace(self, older: Link, newer: Link) -> None:
+        """The node has done with `older` now; its connection ends when the twin question is answered."""
+        connection = older.connection
+        previous = self._replaced.pop(older.site, None)
+        if previous is not None:
+            previous.close(CloseCode.DUPLICATE, _REPLACED)
+        self._live.pop(older.site, None)
+        older.live = False
+        connection.sink = None
+        older.ended(Ending(CloseCode.DUPLICATE, _REPLACED, local=True))
+        if older.boot is None:
+            connection.close(CloseCode.DUPLICATE, _REPLACED)
+        else:
+            self._replaced[older.site] = connection
+            self._spawn(self._look_for_twin(connection, older.boot, newer))
+        self._make_live(newer)
+
+    async def _look_for_twin(self, connection: Connection, boot: bytes, newer: Link) -> None:
+        """Two boot ids of one site, and the older still answers a PING 2 s after the newer came: twins (profile §8)."""
+        known = self._boots[newer] = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._config.duplicate_ping_s
+        code = CloseCode.DUPLICATE
+        try:
+            async with asyncio.timeout_at(due):
+                await known.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._boots.pop(newer, None)
+        if newer.boot is not None and newer.boot != boot:
+            await asyncio.sleep(due - loop.time())
+            if await connection.pulse.ping(self._config.duplicate_ping_s):
+                code = CloseCode.TWIN
+                self._notices.post("twin", newer.site, "two running processes answer for this site")
+                newer.close(code, "another process answers for this site")
+        connection.close(code, _REPLACED if code is CloseCode.DUPLICATE else "another process answers for this site")
+        if self._replaced.get(newer.site) is connection:
+            del self._replaced[newer.site]
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,223 @@
+"""From a finished handshake to a link: authentication, admission, and what is told to those refused (profile §7).
+
+Connections of strangers (in handshake, not yet introduced, in a pairing ceremony) are counted apart from live links.
+When they are too many the oldest gives way: a peer with a real handshake is through in a few round trips.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cryptography import x509
+
+from meshnode.errors import CloseCode, TransportError
+from meshnode.model.site import short_text
+from meshnode.net.endpoint_config import ALPN_PAIRING, Admission, Admit, EndpointConfig
+from meshnode.net.endpoint_connection import Connection
+from meshnode.net.endpoint_links import LinkRegistry
+from meshnode.net.endpoint_notices import NoticeBoard
+from meshnode.net.endpoint_ports import Ending
+from meshnode.net.endpoint_socket import address_text, host_of
+from meshnode.net.identity import AuthenticatedPeer, EndpointIdentity, authenticate_untrusted
+from meshnode.net.link import Link
+
+logger = logging.getLogger("meshnode.net")
+
+
+@dataclass(frozen=True, slots=True)
+class _Dial:
+    expect_site: bytes | None
+    opened: asyncio.Future[Link]
+
+
+@dataclass(frozen=True, slots=True)
+class _Proven:
+    peer: AuthenticatedPeer
+    alpn: str
+    admission: Admission
+
+
+class Reception:
+    """Turns handshaken connections into links, or ends them with the code that says why not."""
+
+    def __init__(
+        self,
+        identity: EndpointIdentity,
+        config: EndpointConfig,
+        notices: NoticeBoard,
+        *,
+        admit: Admit,
+        on_link: Callable[[Link], None],
+    ) -> None:
+        self._identity = identity
+        self._config = config
+        self._notices = notices
+        self._admit = admit
+        self._on_link = on_link
+        self._strangers: dict[Connection, None] = {}
+        self._dials: dict[Connection, _Dial] = {}
+        self._proven: dict[Connection, _Proven] = {}
+        self._links: dict[Connection, Link] = {}
+        self.links = LinkRegistry(identity.key.site, config, notices, self._hand_over)
+
+    @property
+    def handshaking(self) -> int:
+        """Connections of strangers."""
+        return len(self._strangers)
+
+    def stop(self) -> None:
+        """The endpoint closes."""
+        self.links.stop()
+
+    def expect(self, connection: Connection) -> None:
+        """A stranger begins a handshake."""
+        if len(self._strangers) >= self._config.handshakes:
+            self._notices.post("handshakes", "", f"more than {self._config.handshakes} strangers at once")
+            oldest = next(iter(self._strangers))
+            if oldest.usable:
+                oldest.close(CloseCode.LIMIT, "too many strangers")
+                del self._strangers[oldest]
+            else:
+                oldest.abandon("made room for another")
+        self._strangers[connection] = None
+        connection.abandon_after(self._config.handshake_s, "the handshake took too long")
+
+    def expect_site(self, connection: Connection, site: bytes | None) -> asyncio.Future[Link]:
+        """A dialed connection, and the site that has to answer."""
+        opened: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
+        self._dials[connection] = _Dial(site, opened)
+        return opened
+
+    def receive_untrusted(self, connection: Connection, certificates: list[x509.Certificate], alpn: str) -> None:
+        """Authenticate; an incoming link is accepted at once, an outgoing one when the peer confirms."""
+        try:
+            peer = authenticate_untrusted(certificates, self._identity.mesh_id)
+        except TransportError as error:
+            self._refuse(connection, None, error.code or CloseCode.NOT_AUTHENTICATED, str(error))
+            return
+        dial = self._dials.get(connection)
+        if dial is not None and dial.expect_site not in (None, peer.site):
+            self._refuse(connection, peer, CloseCode.NOT_AUTHENTICATED, "another site answers at that address")
+        elif peer.site == self._identity.key.site:
+            self._refuse_self(connection, peer)
+        else:
+            admission = self._judge(peer.site, peer.public_key, alpn, connection.opened_by_us)
+            if admission is Admission.RETIRED:
+                self._refuse(connection, peer, CloseCode.RETIRED, "the site is retired")
+            elif admission is Admission.REFUSED:
+                self._refuse(connection, peer, CloseCode.NOT_AUTHENTICATED, "refused")
+            elif connection.opened_by_us:
+                self._proven[connection] = _Proven(peer, alpn, admission)
+            else:
+                self._accept(connection, _Proven(peer, alpn, admission))
+
+    def confirmed(self, connection: Connection) -> None:
+        """The peer of an outgoing connection let us in."""
+        proven = self._proven.pop(connection, None)
+        if proven is not None:
+            self._accept(connection, proven)
+
+    def recheck(self) -> None:
+        """Membership changed."""
+        for link in self.links.live():
+            admission = self._judge(link.site, link.public_key, link.alpn, link.opened_by_us)
+            if admission is Admission.RETIRED:
+                link.close(CloseCode.RETIRED, "the site is retired")
+            elif admission is not Admission.MEMBER:
+                link.close(CloseCode.NOT_A_MEMBER, "no member any more")
+
+    def ended(self, connection: Connection, ending: Ending) -> None:
+        """Forget the connection; whoever dialed it learns how it ended."""
+        stranger = connection in self._strangers
+        self._strangers.pop(connection, None)
+        self._proven.pop(connection, None)
+        link = self._links.pop(connection, None)
+        dial = self._dials.pop(connection, None)
+        if dial is not None and not dial.opened.done():
+            who = "given up" if ending.local else "refused"
+            dial.opened.set_exception(
+                TransportError(
+                    f"{address_text(connection.address)}: {who}: {ending.reason or ending.code}", ending.code
+                )
+            )
+        if link is not None:
+            if not link.admitted and ending.local and ending.code is CloseCode.NOT_A_MEMBER:
+                self._notices.post("not-a-member", link.site, f"{short_text(link.site)} is no member")
+            self.links.ended(link)
+        elif stranger and ending.code is None and connection.quic.decrypted_something:
+            where = host_of(connection.address)
+            self._notices.post("handshake-failed", where, f"{where}: {ending.reason}")
+
+    def _judge(self, site: bytes, public_key: bytes, alpn: str, opened_by_us: bool) -> Admission:
+        """A joiner has no keyring to ask; its invite names the site, and the ceremony proves the rest (profile §10)."""
+        if alpn == ALPN_PAIRING and opened_by_us:
+            return Admission.UNKNOWN
+        try:
+            return self._admit(site, public_key, alpn)
+        except Exception:
+            logger.exception("whether %s is a member could not be told", short_text(site))
+            return Admission.REFUSED
+
+    def _accept(self, connection: Connection, proven: _Proven) -> None:
+        link = Link(
+            connection,
+            proven.peer,
+            own_spki=self._identity.spki,
+            alpn=proven.alpn,
+            admitted=proven.alpn != ALPN_PAIRING and proven.admission is Admission.MEMBER,
+            on_admitted=self._admitted,
+            on_boot=self.links.boot_known,
+        )
+        self._links[connection] = link
+        connection.use(link)
+        if link.admitted:
+            self._admitted(link)
+        elif link.alpn == ALPN_PAIRING:
+            connection.close_after(self._config.pairing_s, CloseCode.NOT_AUTHENTICATED, "the ceremony took too long")
+            self._hand_over(link)
+        else:
+            connection.close_after(self._config.introduce_s, CloseCode.NOT_A_MEMBER, "not a member, and not introduced")
+            self._hand_over(link)
+
+    def _admitted(self, link: Link) -> None:
+        link.connection.stay()
+        self._strangers.pop(link.connection, None)
+        self.links.enter(link)
+
+    def _hand_over(self, link: Link) -> None:
+        try:
+            if link.handed_over:
+                link.on_live()
+            else:
+                self._on_link(link)
+        except Exception:
+            logger.exception("%r could not be taken over", link)
+            link.close(CloseCode.INTERNAL, "internal error")
+        link.hand_over()
+        dial = self._dials.get(link.connection)
+        if dial is not None and not dial.opened.done() and not link.connection.closing:
+            dial.opened.set_result(link)
+
+    def _refuse_self(self, connection: Connection, peer: AuthenticatedPeer) -> None:
+        """Our own site answers: this very process, or a copy of it that runs elsewhere (profile §8, twin)."""
+        if peer.spki == self._identity.spki:
+            connection.close(CloseCode.DUPLICATE, "this node dialed itself")
+            self._fail(connection, CloseCode.DUPLICATE, "that address is this node itself")
+        else:
+            self._refuse(connection, peer, CloseCode.TWIN, "another running process answers for this node's site")
+
+    def _refuse(self, connection: Connection, peer: AuthenticatedPeer | None, code: CloseCode, reason: str) -> None:
+        connection.close(code, reason)
+        where = host_of(connection.address)
+        who = where if peer is None else f"{short_text(peer.site)} at {where}"
+        kind = code.name.lower().replace("_", "-")
+        self._notices.post(kind, where if peer is None else peer.site, f"{who}: {reason}")
+        self._fail(connection, code, reason)
+
+    def _fail(self, connection: Connection, code: CloseCode, reason: str) -> None:
+        dial = self._dials.get(connection)
+        if dial is not None and not dial.opened.done():
+            dial.opened.set_exception(TransportError(f"{address_text(connection.address)}: {reason}", code))

@@ -1,0 +1,245 @@
+"""Discovery on the local network: announces this node, watches for others, never dies (profile §11).
+
+Whatever goes wrong (no interface, no multicast, port 5353 taken, addresses that change) becomes a state with a
+reason, and is tried again with growing, jittered pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from meshnode.errors import MalformedError, TransportError
+from meshnode.limits import RESOLVES_AT_ONCE
+from meshnode.net.addresses import Address, Interface, announced_addresses, dialable_untrusted, is_own, local_interfaces
+from meshnode.net.multicast import Paths, multicast_paths
+from meshnode.net.pace import DiscoveryState, Pace
+from meshnode.net.responder import Resolved, Responder, Service
+from meshnode.net.sightings import (
+    Gone,
+    Ignored,
+    News,
+    OpenAttestation,
+    Sighting,
+    SightingBook,
+    parse_txt_untrusted,
+)
+
+ONLY_LOOPBACK = "only loopback can multicast: nodes on this machine are found, others are not"
+UNHEARD = "this node does not hear its own announcement: a firewall or the network swallows multicast"
+
+
+class Discovery:
+    """Announces `service` (None: browses only) and reports who else is there. Runs until `stop`."""
+
+    def __init__(
+        self,
+        service: Service | None,
+        *,
+        open_attestation: OpenAttestation,
+        on_sighting: Callable[[Sighting], None],
+        on_gone: Callable[[bytes], None],
+        on_notice: Callable[[str, bytes | None, str], None],
+        random: Callable[[], float],
+        on_network: Callable[[], None] | None = None,
+        scan: Callable[[], tuple[Interface, ...]] = local_interfaces,
+        responder: Callable[[Paths, Callable[[str, bool], None], int], Responder] = Responder,
+        pace: Pace | None = None,
+    ) -> None:
+        self.state = DiscoveryState(False, "starting")
+        self._service = service
+        self._on_sighting, self._on_gone, self._on_notice = on_sighting, on_gone, on_notice
+        self._random, self._scan, self._make_responder = random, scan, responder
+        self._pace = Pace() if pace is None else pace
+        self._on_network = on_network
+        self._book = SightingBook(None if service is None else service.site, open_attestation)
+        self._interfaces: tuple[Interface, ...] = ()
+        self._responder: Responder | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._resolving: dict[str, asyncio.Task[None]] = {}
+        self._kick = asyncio.Event()
+        self._stale = False  # the announcement differs from what `service` says
+        self._browse_wanted = False
+        self._heard = False
+        self._failures = 0
+        self._ignored = 0
+        self._ignored_after = float("-inf")
+
+    # --- what the node calls
+
+    def start(self) -> None:
+        """Begin, in the background; problems show in `state` and as notices."""
+        self._task = asyncio.create_task(self._run(), name="discovery")
+
+    async def stop(self) -> None:
+        """Say goodbye and release everything; safe to call twice."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def update(self, service: Service) -> None:
+        """Announce something else from now on: another port, another attestation."""
+        self._service = service
+        self._stale = True
+        self._kick.set()
+
+    def refresh(self) -> None:
+        """Ask the network again: worth it when a peer was lost or none is linked."""
+        self._browse_wanted = True
+        self._kick.set()
+
+    def recheck(self) -> None:
+        """The keyring changed: a site that was only seen may be a member now."""
+        self._tell(self._book.recheck())
+
+    def sightings(self) -> list[Sighting]:
+        return self._book.sightings()
+
+    # --- keeping it alive
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._session()
+            except Exception as error:  # whatever it is, the library's own faults included: a reason, not an end
+                expected = isinstance(error, (OSError, TransportError))
+                self._set_state(False, str(error) if expected else f"{type(error).__name__}: {error}")
+                self._failures += 1
+                longest = min(self._pace.retry_cap_s, self._pace.retry_s * 2 ** min(self._failures - 1, 16))
+                await self._wait(longest * (0.5 + self._random() / 2))
+
+    async def _wait(self, seconds: float) -> None:
+        """Until something is to be done or the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._kick.wait()
+        self._kick.clear()
+
+    async def _session(self) -> None:
+        """One life of the responder; returns when the interfaces it uses have changed."""
+        previous, self._interfaces = self._interfaces, self._scan()
+        if previous not in ((), self._interfaces):
+            self._network_changed()
+        paths = multicast_paths(self._interfaces)
+        responder = self._make_responder(paths, self._instance_changed, self._pace.ttl_s)
+        self._responder, self._heard = responder, False
+        try:
+            await responder.browse()
+            self._set_state(True, "" if paths.beyond else ONLY_LOOPBACK)
+            if self._service is not None:
+                self._stale = False
+                await responder.announce(self._service, announced_addresses(self._interfaces))
+            self._failures = 0
+            await self._watch(responder, paths)
+        finally:
+            self._responder = None
+            for task in self._resolving.values():
+                task.cancel()
+            await responder.close()
+
+    async def _watch(self, responder: Responder, paths: Paths) -> None:
+        clock = asyncio.get_running_loop().time
+        announced = browsed = swept = clock()
+        while True:
+            await self._wait(self._pace.rescan_s)
+            found = self._scan()
+            # What was refused a moment ago may be ready now: an IPv6 address is tentative at first.
+            if (found != self._interfaces or paths.refused) and multicast_paths(found).hosts != paths.hosts:
+                return
+            if found != self._interfaces:
+                self._interfaces, self._stale = found, True
+                self._network_changed()
+            if self._stale and self._service is not None:
+                self._stale = False
+                await responder.change(self._service, announced_addresses(self._interfaces))
+            asked = clock() - browsed
+            if asked >= (self._pace.browse_s if self._browse_wanted else self._pace.requery_s):
+                self._browse_wanted, browsed = False, clock()
+                await responder.browse()
+            if clock() - swept >= self._pace.sweep_s:
+                swept = clock()
+                self._sweep(responder)
+            if self._service is not None and clock() - announced >= self._pace.heard_s:
+                self._set_state(True, self._limits(paths))
+
+    def _network_changed(self) -> None:
+        if self._on_network is not None:
+            self._on_network()
+
+    def _limits(self, paths: Paths) -> str:
+        if not self._heard:
+            return UNHEARD
+        return "" if paths.beyond else ONLY_LOOPBACK
+
+    def _set_state(self, working: bool, reason: str) -> None:
+        """A reason is told once, when it arises."""
+        previous, self.state = self.state, DiscoveryState(working, reason)
+        if reason and reason != previous.reason:
+            self._on_notice("discovery", None, reason)
+
+    # --- what the network says
+
+    def _instance_changed(self, instance: str, gone: bool) -> None:
+        responder = self._responder
+        if responder is None:
+            return
+        if instance == responder.own_instance:
+            self._heard = self._heard or not gone
+        elif gone:
+            self._tell(self._book.lost(instance))
+        else:
+            self._look_at(responder, instance)
+
+    def _look_at(self, responder: Responder, instance: str) -> None:
+        resolved = responder.cached(instance)
+        if resolved is not None:
+            self._take_untrusted(resolved)
+        elif instance not in self._resolving and len(self._resolving) < RESOLVES_AT_ONCE:
+            task = asyncio.create_task(self._resolve(responder, instance))
+            self._resolving[instance] = task
+            task.add_done_callback(lambda _: self._resolving.pop(instance, None))
+
+    async def _resolve(self, responder: Responder, instance: str) -> None:
+        resolved = await responder.resolve(instance, self._pace.resolve_s)
+        if resolved is None:
+            self._tell(self._book.lost(instance))
+        else:
+            self._take_untrusted(resolved)
+
+    def _sweep(self, responder: Responder) -> None:
+        """Ask for what has run out; an instance that does not answer any more has left."""
+        for instance in self._book.instances():
+            self._look_at(responder, instance)
+
+    def _take_untrusted(self, resolved: Resolved) -> None:
+        own_port = 0 if self._service is None else self._service.port
+        port = resolved.port or 0
+        hosts = dialable_untrusted(resolved.hosts, self._interfaces)
+        hosts = tuple(host for host in hosts if not is_own(Address(host, port), own_port, self._interfaces))
+        try:
+            announcement = parse_txt_untrusted(resolved.instance, resolved.port, resolved.properties, hosts)
+        except MalformedError as error:
+            self._tell([*self._book.lost(resolved.instance), Ignored(None, str(error))])
+        else:
+            self._tell(self._book.saw(announcement))
+
+    def _tell(self, news: list[News]) -> None:
+        """Callbacks run from the event loop, so that nothing they raise reaches the library's packet handling."""
+        loop = asyncio.get_running_loop()
+        for one in news:
+            if isinstance(one, Sighting):
+                loop.call_soon(self._on_sighting, one)
+            elif isinstance(one, Gone):
+                loop.call_soon(self._on_gone, one.site)
+            else:
+                self._count_ignored(one, loop.time())
+
+    def _count_ignored(self, one: Ignored, now: float) -> None:
+        """Anybody on the network can announce rubbish, so this is one notice a minute, with a count."""
+        self._ignored += 1
+        if now >= self._ignored_after:
+            text = f"{one.reason} ({self._ignored} since the last notice)"
+            self._on_notice("announcement-ignored", one.site, text)
+            self._ignored, self._ignored_after = 0, now + self._pace.ignored_s

@@ -1,0 +1,110 @@
+"""Which interfaces multicast DNS can use right now, and why not the others (profile §11, RFC 6762)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from meshnode.errors import TransportError
+from meshnode.limits import MULTICAST_INTERFACES
+from meshnode.net.addresses import Interface
+
+MDNS_PORT = 5353
+GROUP_V4 = "224.0.0.251"
+GROUP_V6 = "ff02::fb"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The addresses whose interfaces multicast goes out on; `beyond` is False when that is loopback alone."""
+
+    hosts: tuple[str, ...]
+    beyond: bool
+    refused: tuple[str, ...]  # one sentence per interface that cannot
+
+    @property
+    def dual_stack(self) -> bool:
+        return any(":" in host for host in self.hosts)
+
+
+def multicast_paths(interfaces: Sequence[Interface]) -> Paths:
+    """Try every interface; raises TransportError with the reason where none is left or port 5353 cannot be shared.
+
+    Trying beforehand, on sockets of our own, is what gives a reason: the library skips an interface silently, or
+    raises half-way with its sockets still open.
+    """
+    if not interfaces:
+        raise TransportError("no network interface has an address")
+    hosts: list[str] = []
+    refused: list[str] = []
+    beyond = False
+    for interface in interfaces[:MULTICAST_INTERFACES]:
+        candidates = _candidates(interface)
+        if not candidates:
+            refused.append(f"{interface.name}: it has neither an IPv4 nor an IPv6 link-local address")
+        for host in candidates:
+            try:
+                _try_group(host, interface.index)
+            except OSError as error:
+                refused.append(f"{interface.name} ({host}): {_why(error)}")
+                continue
+            hosts.append(host)
+            beyond = beyond or not interface.loopback
+    if not hosts:
+        raise TransportError(f"no interface can multicast: {'; '.join(refused)}")
+    paths = Paths(tuple(hosts), beyond, tuple(refused))
+    _try_port(paths.dual_stack)
+    return paths
+
+
+def _candidates(interface: Interface) -> list[str]:
+    """One IPv4 address and the IPv6 link-local one: answers from a global address would bring no scope along."""
+    first = next((one.ip.compressed for one in interface.addresses if one.version == 4), None)
+    return [host for host in (first, interface.link_local) if host is not None]
+
+
+def _try_group(host: str, index: int) -> None:
+    """Bind, join the group and look the route up as a send would; no datagram leaves.
+
+    Binding fails while an IPv6 address is still tentative, for a second or two after its interface came up.
+    """
+    if ":" not in host:
+        with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as trial:
+            own = socket.inet_aton(host)
+            trial.bind((host, 0))
+            trial.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(GROUP_V4) + own)
+            trial.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
+            trial.connect((GROUP_V4, MDNS_PORT))
+        return
+    with closing(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) as trial:
+        trial.bind((host, 0, 0, index))
+        scope = struct.pack("@I", index)
+        group = socket.inet_pton(socket.AF_INET6, GROUP_V6)
+        trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group + scope)
+        trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, scope)
+        trial.connect((GROUP_V6, MDNS_PORT, 0, index))
+
+
+def _try_port(dual_stack: bool) -> None:
+    """Port 5353 is shared by every responder of a machine, unless one of them does not let it."""
+    with closing(socket.socket(socket.AF_INET6 if dual_stack else socket.AF_INET, socket.SOCK_DGRAM)) as trial:
+        if dual_stack:
+            trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "SO_REUSEPORT"):
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            trial.bind(("", MDNS_PORT))
+        except OSError as error:
+            raise TransportError(
+                f"UDP port {MDNS_PORT} is taken by a program that does not share it ({_why(error)}); "
+                "with avahi, set disallow-other-stacks=no in avahi-daemon.conf"
+            ) from error
+
+
+def _why(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)
