@@ -1,0 +1,36 @@
+"""Whether a stream goes on where it was, from what the peer holds of it (profile §8, "Resuming"). Pure decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshnode.limits import GENESIS_REWIND_MS
+from meshnode.model.delivery import Staged
+from meshnode.model.frames import Inbound
+
+
+def same_stream(
+    inbound: Inbound | None, epoch: bytes, settled_no: int, settled_digest: bytes, unsettled: Sequence[Staged]
+) -> bool:
+    """True where the peer's last frame is our last settled or a staged one; every other state starts from genesis.
+
+    The answer settles nothing: a cursor never moves on what a peer claims.
+    """
+    if inbound is None or inbound.epoch != epoch:
+        return False
+    last = inbound.next - 1
+    if last == 0:
+        return settled_no == 0 and inbound.digest == b""
+    if last == settled_no:
+        return inbound.digest == settled_digest
+    return any(staged.no == last and staged.digest == inbound.digest for staged in unsettled)
+
+
+def rewind_wait_ms(rewound_ms: int, now_ms: int) -> int:
+    """How long a peer that keeps forgetting waits for the log from genesis: once a minute (profile §8).
+
+    A wall clock that stepped back behind the last rewind costs one full wait, not the hour that it stepped.
+    """
+    if not rewound_ms:
+        return 0
+    return min(max(rewound_ms + GENESIS_REWIND_MS - now_ms, 0), GENESIS_REWIND_MS)

@@ -1,0 +1,356 @@
+"""The sending half of a link: what goes out next, and what an ack or nak means (profile §8, "Sender"). Pure.
+
+Wishes pile up in a `Sender`; `pump` turns them into one store job at a time, so that the answers come in order. Nothing
+in here moves a cursor: that happens in the job that settles a matching ack.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from meshnode.codec.framing import frame
+from meshnode.errors import CloseCode, ProtocolError
+from meshnode.limits import CYCLE_MS, GENESIS_REWIND_MS, REQUESTS_PER_PEER, WINDOW_FRAMES
+from meshnode.model.delivery import Advanced, OutboundStream, Settlement, Staged, StagedFrame
+from meshnode.model.frames import Ack, Inbound, Nak, Open, Request, encode_frame
+from meshnode.sync.effects import Advance, Answer, Close, Effect, NewEpoch, Resend, RewindPoint, SendEvents
+from meshnode.sync.resume import rewind_wait_ms, same_stream
+
+RETRY_MS = 1_000  # first pause before what was rejected twice is offered again; doubles up to a cycle
+REOPEN_MS = 1_000  # pause between new epochs that a peer's naks force at the settled cursor
+LAZY_MS = 500  # how long what a peer brought waits until the rest of it is looked at for the same peer
+WATERMARKS_MS = 1_000  # watermarks are told at most this often: one message stands for many acks
+
+_ANOTHER_LINK = Close(CloseCode.DUPLICATE, "another link carries this stream")
+
+
+def _due(at_ms: int, now_ms: int, span_ms: int) -> bool:
+    """Whether a moment has come that was set at most `span_ms` ahead; a wall clock that stepped back makes it come."""
+    return now_ms >= at_ms or at_ms > now_ms + span_ms
+
+
+class Sender:
+    """Mirror of one outbound stream. `stop` and `hold` keep it silent without touching what is on disk."""
+
+    def __init__(self, outbound: OutboundStream | None, past_epochs: Iterable[bytes]) -> None:
+        self._epoch: bytes | None = None
+        self._settled_no = 0
+        self._settled_digest = b""
+        self._unsettled: deque[Staged] = deque()
+        self._rewound_ms = 0
+        self._past = set(past_epochs)
+        if outbound is not None:
+            self._take(outbound)
+        self._known_no = self._last_no()
+        # What is wanted, until `pump` makes a job of it.
+        self._acks: list[Settlement] = []
+        self._opening: RewindPoint | None = None
+        self._open_at = 0
+        self._reopened_at: int | None = None
+        self._resend_from: int | None = None
+        self._requests: deque[Request] = deque()
+        self._stage = False
+        self._lazy_at: int | None = None
+        self._retry = False
+        self._watermarks = False
+        self._watermarks_asked = False
+        self._watermarks_at = 0
+        # What the peer rejected, and when it is worth offering again.
+        self._rejected = False
+        self._retry_at = 0
+        self._retry_pause = 0
+        self._cycle_at = 0
+        # Whether jobs may start.
+        self._busy = False
+        self._greeted = False
+        self._peer_holds: Inbound | None = None  # as its hello said
+        self._opened = False  # whether this link carried an `open` of ours
+        self._stopped = False
+        self._held = False
+
+    # --- Reading.
+
+    @property
+    def after(self) -> tuple[bytes, int]:
+        """Epoch and number of the last frame that this link knows as staged (profile §8, `watermarks.after`)."""
+        return self._epoch or bytes(8), self._known_no
+
+    @property
+    def in_flight(self) -> int:
+        """Staged frames that are not settled."""
+        return len(self._unsettled)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is staged, wanted or under way."""
+        return not (self._busy or self._unsettled or self._acks or self._stage or self._opening)
+
+    def next_timer(self) -> int | None:
+        """When `pump` is worth calling without any other input."""
+        if self._busy or self._held or not self._greeted or self._stopped:
+            return None
+        if self._opening is not None:
+            return self._open_at
+        due = [self._cycle_at]
+        if self._lazy_at is not None:
+            due.append(self._lazy_at)
+        if self._watermarks and len(self._unsettled) < WINDOW_FRAMES:
+            due.append(self._watermarks_at)
+        return min(due)
+
+    # --- Inputs.
+
+    def greeted(self, inbound: Inbound | None, now_ms: int) -> list[Effect]:
+        """The peer's hello was read: go on with the same epoch, or begin another one (profile §8, "Resuming")."""
+        self._greeted = True
+        self._peer_holds = inbound
+        self._cycle_at = now_ms + CYCLE_MS
+        return self._begin(now_ms)
+
+    def ack_untrusted(self, ack: Ack, now_ms: int) -> None:
+        """Settle the oldest frame, or nothing; any ack that names neither raises ProtocolError (profile §8)."""
+        if self._stopped:
+            return
+        if ack.epoch != self._epoch:
+            if ack.epoch not in self._past:
+                raise ProtocolError("an ack of an epoch that was never ours")
+            return
+        if 0 < ack.no <= self._settled_no:
+            if ack.no == self._settled_no and ack.digest != self._settled_digest:
+                raise ProtocolError("an ack with another digest than the settled frame's")
+            return
+        oldest = self._unsettled[0] if self._unsettled else None
+        if oldest is None or (ack.no, ack.digest) != (oldest.no, oldest.digest):
+            raise ProtocolError("an ack that is not of the oldest unsettled frame")
+        if any(index >= oldest.items for index in ack.rejected):
+            raise ProtocolError("an ack that rejects what the frame does not carry")
+        self._unsettled.popleft()
+        self._settled_no, self._settled_digest = ack.no, ack.digest
+        self._acks.append(Settlement(ack.no, ack.digest, tuple(ack.rejected)))
+        self._reopened_at = None
+        if ack.rejected:
+            self._note_rejection(now_ms)
+
+    def nak_untrusted(self, nak: Nak, now_ms: int) -> None:
+        """Send again from `expected` if that is staged; otherwise begin a new epoch (profile §8)."""
+        if nak.epoch != self._epoch or self._opening is not None or self._stopped:
+            return
+        if nak.expected <= self._settled_no:
+            self._reopen("genesis", now_ms)
+        elif nak.expected <= self._known_no:
+            if self._resend_from is None or nak.expected < self._resend_from:
+                self._resend_from = nak.expected
+        else:
+            self._reopen("settled", now_ms)
+
+    def request_untrusted(self, request: Request) -> bool:
+        """Queue the answer; False where the peer asks faster than we can answer (it asks again when it reconnects)."""
+        if len(self._requests) >= REQUESTS_PER_PEER:
+            return False
+        self._requests.append(request)
+        return True
+
+    def grew(self, now_ms: int) -> None:
+        """Something new may be there to send: a cycle starts, unless one is running."""
+        if self._rejected and self.idle and _due(self._retry_at, now_ms, CYCLE_MS):
+            self._retry = True
+        self._stage = True
+        self._lazy_at = None
+
+    def grew_by_peer(self, now_ms: int) -> None:
+        """The peer itself brought something new: what others authored goes back to it, but there is no hurry."""
+        if self._lazy_at is None:
+            self._lazy_at = now_ms + LAZY_MS
+
+    def want_watermarks(self) -> None:
+        """Watermarks may have changed: tell them once everything is staged (profile §6)."""
+        self._watermarks = True
+
+    def refilter(self, now_ms: int, *, widened: bool) -> None:
+        """Our policy changed: an opt-out stops what is staged at once, an opt-in brings what was skipped."""
+        if self._epoch is None:
+            return
+        if widened:
+            self._reopen("genesis", now_ms, forced=False)
+        elif self._unsettled:
+            self._reopen("settled", now_ms, forced=False)
+
+    def hold(self, held: bool, now_ms: int) -> list[Effect]:
+        """Publish nothing while held: nothing is staged, sent or opened; acks still settle."""
+        before, self._held = self._held, held
+        return self._begin(now_ms) if before and not held and self._greeted else []
+
+    def stop(self) -> None:
+        """The stream's stored state cannot be read: it stops with its cursor unmoved (NEOTH commit contract)."""
+        self._stopped = True
+
+    # --- Jobs.
+
+    def pump(self, now_ms: int) -> list[Effect]:
+        """At most one further job."""
+        if self._busy or not self._greeted or self._stopped:
+            return []
+        if _due(self._cycle_at, now_ms, CYCLE_MS):
+            self._start_cycle(now_ms)
+        if self._lazy_at is not None and _due(self._lazy_at, now_ms, LAZY_MS):
+            self.grew(now_ms)
+        job = self._next_job(now_ms)
+        if job is None:
+            return []
+        self._busy = True
+        return [job]
+
+    def advanced(self, result: Advanced | None) -> list[Effect]:
+        """Send what was staged; None means that the stored epoch is another link's."""
+        self._busy = False
+        if result is None:
+            return [_ANOTHER_LINK]
+        self._forget_settled(result.settled_no)
+        self._stage = self._stage or result.more
+        self._watermarks = self._watermarks or (self._watermarks_asked and result.watermarks is None)
+        fresh = self._learn(result.frames)
+        if self._opening is not None or self._resend_from is not None or self._held:
+            return []  # they go out with the resend, or are discarded
+        return [SendEvents(frame(each.cbor)) for each in fresh]
+
+    def resent(self, frames: tuple[StagedFrame, ...] | None, now_ms: int) -> list[Effect]:
+        """Send staged frames again; None means that their filter is no longer the current one: discard them."""
+        self._busy = False
+        if frames is None:
+            self._reopen("settled", now_ms, forced=False)
+            return []
+        self._learn(frames)
+        if self._opening is not None or self._held:
+            return []
+        return [SendEvents(frame(each.cbor)) for each in frames if each.staged.no > self._settled_no]
+
+    def epoch_opened(self, outbound: OutboundStream | None) -> list[Effect]:
+        """A new epoch is on disk: open it at the peer and stage."""
+        self._busy = False
+        if outbound is None:
+            return [_ANOTHER_LINK]
+        if self._epoch is not None:
+            self._past.add(self._epoch)
+        self._take(outbound)
+        self._known_no = self._last_no()
+        self._opening = None
+        self._resend_from = None
+        self._stage = self._retry = True
+        return [] if self._held else [self._open_frame()]
+
+    def answer_stored(self) -> None:
+        """What the peer asked for is queued durably: stage it."""
+        self._busy = False
+        self._stage = True
+
+    # --- Decisions.
+
+    def _begin(self, now_ms: int) -> list[Effect]:
+        """Start what this link carries; a cycle starts when a peer connects."""
+        self._stage = self._retry = True
+        if self._stopped or self._held:
+            return []
+        if self._epoch is not None and (self._opened or self._same_stream()):
+            self._resend_from = self._settled_no + 1 if self._unsettled else None
+            return [self._open_frame()]
+        self._reopen("genesis", now_ms)
+        return []
+
+    def _same_stream(self) -> bool:
+        assert self._epoch is not None
+        return same_stream(
+            self._peer_holds, self._epoch, self._settled_no, self._settled_digest, tuple(self._unsettled)
+        )
+
+    def _start_cycle(self, now_ms: int) -> None:
+        """At the latest every 30 s, whatever was heard of the log (profile §8)."""
+        self._cycle_at = now_ms + CYCLE_MS
+        self._stage = True
+        if not self._rejected:
+            self._retry_pause = 0
+        self._retry = self._retry or _due(self._retry_at, now_ms, CYCLE_MS)
+
+    def _next_job(self, now_ms: int) -> Effect | None:
+        silent = self._opening is not None or self._resend_from is not None or self._held
+        if self._acks and silent:
+            return self._advance(now_ms, room=0)  # settle first: a new epoch starts at the settled cursor
+        if self._held:
+            return None
+        if self._opening is not None:
+            return NewEpoch(self._epoch, self._opening) if _due(self._open_at, now_ms, GENESIS_REWIND_MS) else None
+        if self._resend_from is not None:
+            assert self._epoch is not None
+            first, self._resend_from = max(self._resend_from, self._settled_no + 1), None
+            return Resend(self._epoch, first)
+        if self._requests:
+            return Answer(self._requests.popleft())
+        room = WINDOW_FRAMES - len(self._unsettled)
+        told = self._watermarks and _due(self._watermarks_at, now_ms, WATERMARKS_MS)
+        if self._acks or (room > 0 and (told or self._stage)):
+            return self._advance(now_ms, room)
+        return None
+
+    def _advance(self, now_ms: int, room: int) -> Effect | None:
+        if self._epoch is None:
+            return None
+        watermarks = self._watermarks and room > 0 and _due(self._watermarks_at, now_ms, WATERMARKS_MS)
+        job = Advance(self._epoch, tuple(self._acks), self._known_no, room, self._retry and room > 0, watermarks)
+        self._acks.clear()
+        if room > 0:
+            self._stage = self._retry = False
+            self._rejected = self._rejected and not job.retry
+        self._watermarks_asked = watermarks
+        if watermarks:
+            self._watermarks = False
+            self._watermarks_at = now_ms + WATERMARKS_MS
+        return job
+
+    def _reopen(self, at: RewindPoint, now_ms: int, *, forced: bool = True) -> None:
+        """Want a new epoch. `forced` ones, by the peer's doing, are bounded in number; ours start at once."""
+        if self._opening is not None and (at == "settled" or (forced and self._opening == "genesis")):
+            return
+        wait = 0
+        if forced and at == "genesis":
+            wait = rewind_wait_ms(self._rewound_ms, now_ms)
+        elif forced and self._reopened_at is not None:
+            wait = min(max(self._reopened_at + REOPEN_MS - now_ms, 0), REOPEN_MS)
+        self._opening = at
+        self._open_at = now_ms + wait
+        if forced and at == "settled":
+            self._reopened_at = self._open_at
+
+    def _note_rejection(self, now_ms: int) -> None:
+        """The next cycle offers it again; the more often it comes back, the later."""
+        self._rejected = True
+        self._retry_at = now_ms + self._retry_pause
+        self._retry_pause = min(max(2 * self._retry_pause, RETRY_MS), CYCLE_MS)
+
+    def _open_frame(self) -> SendEvents:
+        assert self._epoch is not None
+        self._opened = True
+        return SendEvents(frame(encode_frame(Open(epoch=self._epoch, next=self._settled_no + 1))))
+
+    def _take(self, outbound: OutboundStream) -> None:
+        self._epoch = outbound.epoch
+        self._settled_no = outbound.settled_no
+        self._settled_digest = outbound.settled_digest
+        self._unsettled = deque(outbound.staged)
+        self._rewound_ms = outbound.rewound_ms
+
+    def _last_no(self) -> int:
+        return self._unsettled[-1].no if self._unsettled else self._settled_no
+
+    def _learn(self, frames: Iterable[StagedFrame]) -> list[StagedFrame]:
+        """Remember the frames that another session of this peer, or the last job, staged."""
+        fresh = [each for each in frames if each.staged.no > self._known_no]
+        self._unsettled.extend(each.staged for each in fresh)
+        if fresh:
+            self._known_no = fresh[-1].staged.no
+        return fresh
+
+    def _forget_settled(self, settled_no: int) -> None:
+        """Another session of this peer, one that is being replaced, may have settled more than we saw acks for."""
+        while self._unsettled and self._unsettled[0].no <= settled_no:
+            gone = self._unsettled.popleft()
+            self._settled_no, self._settled_digest = gone.no, gone.digest

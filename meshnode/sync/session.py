@@ -1,0 +1,370 @@
+"""One peer's delivery over one authenticated link, without I/O: bytes and time in, effects out (profile §8).
+
+What a driver does (the node's link does it over QUIC, `tests/support/pair.py` over memory):
+
+1.  Make a `Session` once the peer is authenticated. `admitted=False` where it is not in the keyring: feed it the
+    control stream only; it answers `Introduced` once, or `Close`. Store those records; if the peer is a member now, go
+    on with 2, else close with code 3.
+2.  Read a `LinkState` from the store and give it to `start`. Nothing is sent before that.
+3.  Every input returns effects. Carry them out in order; `SendControl` and `SendEvents` are exact stream bytes. After a
+    `Close` nothing else comes, and every later input returns nothing.
+4.  Jobs are effects that are answered by an input of the same session, exactly once:
+
+    ==========  ================================================  ================================
+    effect      store call, one transaction on the writer thread  input
+    ==========  ================================================  ================================
+    Advance     engine.outbox.advance                             `advanced(Advanced | None, now)`
+    Resend      engine.outbox.resend                              `resent(frames | None, now)`
+    NewEpoch    engine.outbox.open_epoch                          `epoch_opened(stream | None, now)`
+    Answer      engine.outbox.queue_answer                        `answer_stored(bool, now)`
+    Commit      engine.inbox.receive                              `committed(Committed | None, now)`
+    ==========  ================================================  ================================
+
+    At most one sending job and one `Commit` are under way, and the session never waits for one: other inputs may come
+    in between. The input is given only after the transaction is on disk. A job that raises CorruptStateError is
+    answered by `stream_failed` (sending side) or ends the link (`Commit`); any other error ends it with code 9.
+5.  Call `timer` when `next_timer` has come; ask it again after every input. `now` is the wall clock in milliseconds: it
+    may step back, which only makes things happen sooner.
+6.  Tell every session `log_grew` after anything was committed by others than itself, and `requests` when this node
+    wants something of its peer. `Commit` results with `added` are such commits: tell the *other* sessions.
+7.  A session holds no truth. Drop it at any moment, after any effect; a new one from a new `LinkState` goes on. Have
+    one session per peer at a time, and read the `LinkState` of the next only when the jobs of the one before have
+    ended. Where two overlap all the same nothing is lost: the store refuses the jobs of the one whose epoch is not
+    current any more, and that session closes its link (code 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from meshnode.codec.framing import FrameReader, frame
+from meshnode.errors import CloseCode, ProtocolError
+from meshnode.limits import FRAME_BYTES, HELLO_BYTES, INTRODUCE_BYTES, WINDOW_FRAMES
+from meshnode.model.delivery import Advanced, Committed, LinkState, OutboundStream, StagedFrame
+from meshnode.model.frames import (
+    Ack,
+    Bye,
+    Frame,
+    Hello,
+    Introduce,
+    Nak,
+    Open,
+    Request,
+    Watermarks,
+    digest,
+    encode_frame,
+)
+from meshnode.model.frames_untrusted import decode_control_untrusted, decode_events_untrusted
+from meshnode.model.hlc import ZERO, Hlc, beyond_skew
+from meshnode.sync.effects import (
+    Close,
+    Effect,
+    Introduced,
+    Notice,
+    PeerBye,
+    PeerHello,
+    PeerWatermarks,
+    SendControl,
+)
+from meshnode.sync.greeting import Greeting, check_hello_untrusted, label, own_hello, remarks, without_skew
+from meshnode.sync.receiver import Receiver
+from meshnode.sync.sender import Sender
+from meshnode.sync.watermarks import HeardWatermarks, ToldWatermarks
+
+_Work: TypeAlias = Callable[[], list[Effect]]
+
+
+def _control(message: Frame) -> SendControl:
+    return SendControl(frame(encode_frame(message)))
+
+
+class Session:
+    """Both halves of one link and what ties them: hello first, then everything else."""
+
+    def __init__(self, greeting: Greeting, peer: bytes, *, admitted: bool = True) -> None:
+        self.peer = peer
+        self.hello: Hello | None = None
+        self._greeting = greeting
+        self._admitted = admitted
+        self._introduced = False
+        self._dead = False
+        self._leaving = False
+        self._held = False
+        self._state = LinkState(None, None)
+        self._sender: Sender | None = None
+        self._receiver = Receiver(None)
+        # The hello and the introduce have their own, smaller bounds; of a stranger nothing else is ever read.
+        self._control = FrameReader(FRAME_BYTES if admitted else max(HELLO_BYTES, INTRODUCE_BYTES))
+        self._events = FrameReader(FRAME_BYTES)
+        self._early_control: list[bytes] = []  # came before `start`
+        self._early_events: list[bytes] = []  # came before the hello: streams do not keep order among each other
+        self._requested: dict[bytes, None] = {}
+        self._features: frozenset[str] = frozenset()  # agreed: listed by both sides
+        self._told = ToldWatermarks()
+        self._heard = HeardWatermarks()
+
+    # --- Reading.
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session ended; it takes no more inputs."""
+        return self._dead
+
+    @property
+    def in_flight(self) -> int:
+        """Staged frames that the peer has not acknowledged."""
+        return self._sender.in_flight if self._sender else 0
+
+    @property
+    def next_inbound(self) -> int:
+        """The number of the peer's next frame, 0 while it opened no stream."""
+        return self._receiver.next_no
+
+    @property
+    def peer_watermarks(self) -> dict[tuple[bytes, str, str], Hlc]:
+        """What the peer told of (site, schema, table): evidence for `status` and `wait`."""
+        return self._heard.entries
+
+    def next_timer(self) -> int | None:
+        """When `timer` is due, in wall-clock milliseconds; None where nothing is waited for."""
+        return None if self._dead or self._leaving or self._sender is None else self._sender.next_timer()
+
+    # --- Inputs: the life of the link.
+
+    def start(self, state: LinkState, now_ms: int) -> list[Effect]:
+        """Send our hello; the peer is a member and `state` is what the store holds of it."""
+        if self._dead or self._sender is not None:
+            return []
+        self._admitted = True
+        self._control.set_limit(FRAME_BYTES)
+        self._state = state
+        self._sender = Sender(state.outbound, state.past_epochs)
+        self._receiver = Receiver(state.inbound, state.link)
+        effects: list[Effect] = []
+        if state.outbound_fault is not None:
+            effects.extend(self._stop_sending(state.outbound_fault))
+        self._sender.hold(self._held, now_ms)
+        if self._greeting.introduce:
+            effects.append(_control(Introduce(records=self._greeting.introduce)))
+        effects.append(_control(own_hello(self._greeting, state, self._receiver.holds, now_ms)))
+        early, self._early_control = self._early_control, []
+        return effects + self._guarded(lambda: self._control_frames_untrusted(early, now_ms), now_ms)
+
+    def control_untrusted(self, data: bytes, now_ms: int) -> list[Effect]:
+        """Bytes of the control stream, in any portions."""
+        return self._guarded(lambda: self._control_frames_untrusted(self._control.feed(data), now_ms), now_ms)
+
+    def events_untrusted(self, data: bytes, now_ms: int) -> list[Effect]:
+        """Bytes of the peer's event stream, in any portions."""
+        return self._guarded(lambda: self._event_frames_untrusted(self._events.feed(data)), now_ms)
+
+    def timer(self, now_ms: int) -> list[Effect]:
+        """A moment named by `next_timer` has come; calling it at any other time does no harm."""
+        return self._guarded(list, now_ms)
+
+    def goodbye(self, code: CloseCode, reason: str) -> list[Effect]:
+        """Say why we leave, and leave."""
+        if self._dead:
+            return []
+        self._dead = True
+        farewell: list[Effect] = [_control(Bye(code=int(code), reason=label(reason)))] if self.hello else []
+        return [*farewell, Close(code, reason)]
+
+    # --- Inputs: news of this node.
+
+    def log_grew(self, now_ms: int) -> list[Effect]:
+        """Events or records were committed by somebody else than this session."""
+        if self._sender is not None:
+            self._sender.grew(now_ms)
+            self._sender.want_watermarks()
+        return self._guarded(list, now_ms)
+
+    def requests(self, bodies: Iterable[bytes], now_ms: int) -> list[Effect]:
+        """All that this node asks of the peer at present (CBOR of request frames); each goes out once a link."""
+        fresh = [body for body in bodies if body not in self._requested]
+        self._requested.update(dict.fromkeys(fresh))
+        return [] if self.hello is None or self._dead else [SendControl(frame(body)) for body in fresh]
+
+    def publish(self, allowed: bool, now_ms: int) -> list[Effect]:
+        """Whether this node may offer anything (profile §8: not while it does not know which copy it is)."""
+        self._held = not allowed
+        if self._sender is None:
+            return []
+        begun = self._sender.hold(self._held, now_ms)
+        return self._guarded(lambda: begun, now_ms)
+
+    def policy_changed(self, now_ms: int, *, widened: bool) -> list[Effect]:
+        """What may be offered changed: staged frames are made again, and what was skipped before is offered now."""
+        if self._sender is not None:
+            self._sender.refilter(now_ms, widened=widened)
+        return self._guarded(list, now_ms)
+
+    # --- Inputs: answers to jobs.
+
+    def advanced(self, result: Advanced | None, now_ms: int) -> list[Effect]:
+        """Answer to `Advance`."""
+        return self._guarded(lambda: self._advanced(result), now_ms)
+
+    def resent(self, frames: tuple[StagedFrame, ...] | None, now_ms: int) -> list[Effect]:
+        """Answer to `Resend`; None: what is staged is not what the peer may get any more."""
+        return self._guarded(lambda: self._sending().resent(frames, now_ms), now_ms)
+
+    def epoch_opened(self, stream: OutboundStream | None, now_ms: int) -> list[Effect]:
+        """Answer to `NewEpoch`; None: the stored epoch is not the one that this session knew."""
+        return self._guarded(lambda: self._sending().epoch_opened(stream), now_ms)
+
+    def answer_stored(self, stored: bool, now_ms: int) -> list[Effect]:
+        """Answer to `Answer`; False where the peer has too many unanswered requests."""
+        self._sending().answer_stored()
+        notice = Notice("request-limit", "it asks for more than one node answers at a time")
+        return self._guarded(lambda: [] if stored else [notice], now_ms)
+
+    def committed(self, result: Committed | None, now_ms: int) -> list[Effect]:
+        """Answer to `Commit`, given once it is on disk: the acks leave now."""
+        self._sending().want_watermarks()
+        if result is not None and result.added:
+            self._sending().grew_by_peer(now_ms)
+        return self._guarded(lambda: self._receiver.committed(result), now_ms)
+
+    def stream_failed(self, reason: str, now_ms: int) -> list[Effect]:
+        """A sending job met state that cannot be read: our stream stops, the peer's goes on (NEOTH commit contract)."""
+        return self._guarded(lambda: self._stop_sending(reason), now_ms)
+
+    # --- Frames.
+
+    def _control_frames_untrusted(self, frames: Sequence[bytes], now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        try:
+            for index, cbor in enumerate(frames):
+                if self._sender is None and (self._introduced or self._admitted):
+                    return effects + self._keep_early(frames[index:])
+                effects.extend(self._control_frame_untrusted(cbor, now_ms))
+        except ProtocolError as error:
+            return effects + self._end(error)  # what came before it still counts
+        return effects
+
+    def _keep_early(self, frames: Sequence[bytes]) -> list[Effect]:
+        """Before our own hello went out a peer can have sent an introduce and a hello, nothing else (profile §8)."""
+        self._early_control.extend(frames)
+        if len(self._early_control) > 2:
+            raise ProtocolError("frames before the hellos were exchanged")
+        return []
+
+    def _control_frame_untrusted(self, cbor: bytes, now_ms: int) -> list[Effect]:
+        message = decode_control_untrusted(cbor)
+        if isinstance(message, Introduce):
+            return self._introduce_untrusted(message)
+        if not self._admitted:
+            raise ProtocolError("the site is not a member of this mesh", CloseCode.NOT_A_MEMBER)
+        if isinstance(message, Hello):
+            return self._hello_untrusted(message, now_ms)
+        if self.hello is None:
+            raise ProtocolError("the hello comes first")
+        match message:
+            case Ack():
+                return self._ack_untrusted(message, now_ms)
+            case Nak():
+                self._sending().nak_untrusted(message, now_ms)
+            case Request():
+                if not self._sending().request_untrusted(message):
+                    return [Notice("request-limit", "it asks faster than it is answered")]
+            case Watermarks():
+                return self._watermarks_untrusted(message, now_ms)
+            case Bye():
+                self._leaving = True
+                return [PeerBye(message.code, message.reason)]
+        return []
+
+    def _introduce_untrusted(self, message: Introduce) -> list[Effect]:
+        if self._introduced or self.hello is not None:
+            raise ProtocolError("an introduce comes once and first")
+        self._introduced = True
+        return [Introduced(tuple(message.records))]
+
+    def _hello_untrusted(self, hello: Hello, now_ms: int) -> list[Effect]:
+        if self.hello is not None:
+            raise ProtocolError("a second hello")
+        scope = check_hello_untrusted(hello, self.peer)
+        hello, skewed = without_skew(hello, now_ms)
+        self.hello = hello
+        self._features = frozenset(hello.features).intersection(self._greeting.features)
+        known = dict(self._state.max_hlc).get(self._greeting.site, ZERO)
+        effects: list[Effect] = [PeerHello(hello, scope, hello.wall - now_ms)]
+        effects.extend(remarks(hello, skewed, known, self._greeting.site, now_ms))
+        effects.extend(SendControl(frame(body)) for body in self._requested)
+        effects.extend(self.requests(self._state.requests, now_ms))
+        effects.extend(self._sending().greeted(hello.inbound, now_ms))
+        self._sending().want_watermarks()
+        early, self._early_events = self._early_events, []
+        return effects + self._event_frames_untrusted(early)
+
+    def _ack_untrusted(self, ack: Ack, now_ms: int) -> list[Effect]:
+        self._sending().ack_untrusted(ack, now_ms)
+        if beyond_skew(ack.hlc.physical, now_ms):
+            return [Notice("skew", "its clock reading in an ack is too far in the future")]
+        return []
+
+    def _watermarks_untrusted(self, message: Watermarks, now_ms: int) -> list[Effect]:
+        skewed = self._heard.take_untrusted(message, now_ms)
+        effects: list[Effect] = [PeerWatermarks(len(message.entries))]
+        if skewed:
+            effects.append(Notice("skew", f"{skewed} watermarks are too far in the future"))
+        return effects
+
+    def _event_frames_untrusted(self, frames: Sequence[bytes]) -> list[Effect]:
+        if self.hello is None:
+            self._early_events.extend(frames)
+            if len(self._early_events) > WINDOW_FRAMES + 1:  # an open and a window
+                raise ProtocolError("frames before the hello was read", CloseCode.LIMIT)
+            return []
+        effects: list[Effect] = []
+        try:
+            for cbor in frames:
+                effects.extend(self._event_frame_untrusted(cbor))
+        except ProtocolError as error:
+            return effects + self._end(error)
+        return effects
+
+    def _event_frame_untrusted(self, cbor: bytes) -> list[Effect]:
+        message = decode_events_untrusted(cbor, self._features)
+        if isinstance(message, Open):
+            self._receiver.open_untrusted(message)
+            return []
+        return self._receiver.frame_untrusted(message, digest(cbor))
+
+    # --- The rest.
+
+    def _advanced(self, result: Advanced | None) -> list[Effect]:
+        effects = self._sending().advanced(result)
+        if result is not None and result.watermarks is not None:
+            effects.extend(map(_control, self._told.messages(result.watermarks, *self._sending().after)))
+        return effects
+
+    def _stop_sending(self, reason: str) -> list[Effect]:
+        self._sending().stop()
+        return [Notice("unreadable-state", reason)]
+
+    def _sending(self) -> Sender:
+        assert self._sender is not None, "the session was not started"
+        return self._sender
+
+    def _guarded(self, work: _Work, now_ms: int) -> list[Effect]:
+        """Run one input and then whatever jobs it makes possible; a ProtocolError ends the link, and only that."""
+        if self._dead:
+            return []
+        try:
+            effects = work()
+        except ProtocolError as error:
+            effects = self._end(error)
+        if any(isinstance(effect, Close) for effect in effects):
+            self._dead = True
+            # Acks that matched before the peer broke the protocol are lost with the link: it sends them again.
+            return effects
+        if self._leaving or self._sender is None:
+            return effects
+        return [*effects, *self._receiver.pump(), *self._sender.pump(now_ms)]
+
+    def _end(self, error: ProtocolError) -> list[Effect]:
+        self._dead = True
+        return [Close(error.code, label(str(error)))]
