@@ -1,0 +1,97 @@
+"""What can be asked of a node, whether it runs in this process or behind the control socket.
+
+Three things implement it: `node.node.Node` (running), `node.local` (the store alone, when no node runs) and
+`control.client.ControlClient`. Every method raises errors of `meshnode.errors` and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+from meshnode.limits import INVITE_TTL_MS
+from meshnode.node.views import (
+    ChangeView,
+    ImportReport,
+    InviteView,
+    PeerView,
+    Receipt,
+    RowChange,
+    RowView,
+    Status,
+    TableDigest,
+    TableView,
+    Values,
+    WaitResult,
+)
+
+ROWS_PER_PAGE = 1000  # rows that one call of `rows` gives at most
+ROWS_PER_IMPORT = 500  # rows that one call of `import_rows` takes: one transaction
+
+
+class Operations(Protocol):
+    """The operations of a node. A table is named `name` (schema main) or `schema.name`."""
+
+    async def status(self) -> Status:
+        """How the node is."""
+        ...
+
+    async def peers(self) -> list[PeerView]:
+        """The other members, linked or not."""
+        ...
+
+    async def tables(self) -> list[TableView]:
+        """The registered tables, by name."""
+        ...
+
+    async def add_table(
+        self, table: str, key: Mapping[str, str], columns: Mapping[str, str], *, own_numbers: bool = False
+    ) -> TableView:
+        """Create (column name to SQLite type) and register a table; with no key named, register one that exists.
+
+        Raises RegistrationError (profile §5); adding the same table again changes nothing.
+        """
+        ...
+
+    async def put(self, table: str, key: Values, columns: Values) -> Receipt:
+        """Write these columns of one row, signed and on disk when this returns."""
+        ...
+
+    async def remove(self, table: str, key: Values) -> Receipt:
+        """Delete one row; raises NotFoundError where there is none."""
+        ...
+
+    async def import_rows(self, table: str, rows: Sequence[RowChange]) -> ImportReport:
+        """Write up to ROWS_PER_IMPORT rows in one transaction: all of them, or none and an error."""
+        ...
+
+    async def get(self, table: str, key: Values) -> RowView | None:
+        """One live row."""
+        ...
+
+    async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:
+        """Live rows in key-bytes order, at most `limit`, from beyond the key `after` on."""
+        ...
+
+    def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
+        """Changes beyond `since` as they happen, without gap; with None, those from now on. Ends with the node."""
+        ...
+
+    async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
+        """Open an invite (profile §10)."""
+        ...
+
+    async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
+        """Until every unretired member (or every linked one) has all that this node holds, and it all of theirs."""
+        ...
+
+    async def digest(self, table: str | None = None) -> list[TableDigest]:
+        """Digest of one table, or of every registered one by name."""
+        ...
+
+    async def set_online(self, online: bool) -> None:
+        """Cut the running node off (links closed, nothing dialed or accepted) or let it talk again.
+
+        Local reads and writes go on either way; raises UsageError where no node runs.
+        """
+        ...

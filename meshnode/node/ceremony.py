@@ -1,0 +1,218 @@
+"""Pairing over a link: the state machines of `pairing` joined to streams, deadlines and close codes (profile §10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from meshnode.codec.framing import FrameReader, frame
+from meshnode.engine.invites import Admission
+from meshnode.errors import CloseCode, MeshError, PairingError, ProtocolError
+from meshnode.limits import FRAME_BYTES, HANDSHAKE_S, HELLO_BYTES, PAIRING_S, UNKNOWN_INVITES_PER_MINUTE
+from meshnode.model.invite import Invite
+from meshnode.model.pairing import NONCE_BYTES, Ends, Proof
+from meshnode.model.site import SiteKey
+from meshnode.net.endpoint_ports import Ending
+from meshnode.node.pairing import REFUSED, Claimed, Inviter, Joined, Joiner, Named
+
+_REFUSAL = "pairing refused"  # one reason for every refusal with code 2: they look alike from outside
+_MINUTE_MS = 60_000
+_FRAMES = 4  # frames taken from the other side; the ceremony has two each way
+
+
+class PairingLink(Protocol):
+    """What the ceremony needs of an authenticated link (`net.link.Link`)."""
+
+    site: bytes
+    public_key: bytes
+    spki: bytes
+    own_spki: bytes
+    ending: Ending | None
+    on_control: Callable[[bytes], None]
+    on_closed: Callable[[CloseCode | None, str, bool], None]
+
+    def send_control(self, data: bytes) -> None:
+        """Write to the one stream of the ceremony."""
+
+    def close(self, code: CloseCode, reason: str) -> None:
+        """End the link with an application close code."""
+
+
+class Desk(Protocol):
+    """The inviter's store; each call is one transaction on the writer."""
+
+    async def refusal(self, invite_id: bytes, public_key: bytes) -> CloseCode | None:
+        """Why a joiner may not try this invite, or None (`engine.invites.refusal`)."""
+
+    async def settle(self, invite_id: bytes, proof: Proof, name: str) -> Admission | CloseCode:
+        """Check, consume and vouch at once (`engine.invites.settle`)."""
+
+
+class UnknownInvites:
+    """How many hellos were refused in the last minute, all strangers together; they burn nothing but our time."""
+
+    def __init__(self, now_ms: Callable[[], int], per_minute: int = UNKNOWN_INVITES_PER_MINUTE) -> None:
+        self._now_ms = now_ms
+        self._per_minute = per_minute
+        self._refused: deque[int] = deque()
+
+    def may_answer(self) -> bool:
+        """Count one refusal; False where it is not to be answered at once."""
+        now = self._now_ms()
+        while self._refused and not now - _MINUTE_MS < self._refused[0] <= now:
+            self._refused.popleft()
+        if len(self._refused) >= self._per_minute:
+            return False
+        self._refused.append(now)
+        return True
+
+
+class _LinkClosedError(Exception):
+    """The other side or the network ended the link."""
+
+    def __init__(self, code: CloseCode | None, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class _Frames:
+    """The frames of a link's control stream, awaited one by one."""
+
+    def __init__(self, link: PairingLink, limit: int) -> None:
+        self._reader = FrameReader(limit)
+        self._queue: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+        self._taken = 0
+        self._link = link
+        link.on_closed = self._closed
+        link.on_control = self._received_untrusted
+        if link.ending is not None:
+            self._closed(link.ending.code, link.ending.reason, link.ending.local)
+
+    def send(self, cbor: bytes) -> None:
+        self._link.send_control(frame(cbor))
+
+    async def next(self) -> bytes:
+        item = await self._queue.get()
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    def _received_untrusted(self, data: bytes) -> None:
+        try:
+            for cbor in self._reader.feed(data):
+                self._taken += 1
+                if self._taken > _FRAMES:
+                    raise ProtocolError("more frames than the ceremony has")
+                self._queue.put_nowait(cbor)
+        except ProtocolError as error:
+            self._link.on_control = lambda _data: None
+            self._queue.put_nowait(error)
+
+    def _closed(self, code: CloseCode | None, reason: str, _local: bool) -> None:
+        self._queue.put_nowait(_LinkClosedError(code, reason))
+
+
+def invite_over(
+    link: PairingLink, ends: Ends, desk: Desk, *, name: str, nonce: bytes, unknown: UnknownInvites
+) -> Coroutine[Any, Any, bytes | None]:
+    """Listen at once; awaiting the result runs the inviter's side and returns the public key that was admitted.
+
+    Call it while the link is handed over: a joiner's first frame may be there already. The link is closed at the end.
+    """
+    return _invite(link, _Frames(link, HELLO_BYTES), ends, desk, name, nonce, unknown)
+
+
+async def _invite(
+    link: PairingLink,
+    frames: _Frames,
+    ends: Ends,
+    desk: Desk,
+    name: str,
+    nonce: bytes,
+    unknown: UnknownInvites,
+) -> bytes | None:
+    admitted: bytes | None = None
+    code, reason = CloseCode.NOT_AUTHENTICATED, _REFUSAL
+    try:
+        async with asyncio.timeout(HANDSHAKE_S):
+            refused = await _admit(frames, Inviter(ends, nonce), desk, ends, name, unknown)
+            if refused is None:
+                admitted = ends.joiner_public_key
+                code, reason = CloseCode.DONE, ""
+                await frames.next()  # the joiner closes; a further frame or silence is the end too
+            else:
+                code = refused
+    except ProtocolError as error:
+        code, reason = error.code, str(error)
+    except MeshError:
+        code, reason = CloseCode.INTERNAL, "internal error"
+        raise
+    except (_LinkClosedError, TimeoutError):
+        pass
+    finally:
+        link.close(code, reason)
+    return admitted
+
+
+async def _admit(
+    frames: _Frames, inviter: Inviter, desk: Desk, ends: Ends, name: str, unknown: UnknownInvites
+) -> CloseCode | None:
+    named = inviter.receive_untrusted(await frames.next())
+    assert isinstance(named, Named)
+    refused = await desk.refusal(named.invite_id, ends.joiner_public_key)
+    if refused is not None:
+        if refused is CloseCode.NOT_AUTHENTICATED and not unknown.may_answer():
+            await frames.next()  # until the joiner gives up or the deadline comes: a guess costs its sender that long
+        return refused
+    frames.send(inviter.opened())
+    claimed = inviter.receive_untrusted(await frames.next())
+    assert isinstance(claimed, Claimed)
+    answer = await desk.settle(claimed.invite_id, claimed.proof, claimed.name)
+    if isinstance(answer, CloseCode):
+        return answer
+    frames.send(inviter.paired(answer.mac, answer.records, name))
+    return None
+
+
+async def join_over(
+    link: PairingLink,
+    ends: Ends,
+    invite: Invite,
+    *,
+    key: SiteKey,
+    name: str,
+    random_bytes: Callable[[int], bytes],
+    now_ms: Callable[[], int],
+) -> Joined:
+    """Run the joiner's side; PairingError says what to do where it fails. The link is closed when this ends."""
+    frames = _Frames(link, FRAME_BYTES)
+    code, reason = CloseCode.NOT_AUTHENTICATED, "pairing given up"
+    try:
+        async with asyncio.timeout(PAIRING_S):
+            if link.site != invite.site:
+                raise PairingError("another device than the inviter answered: nothing was told to it")
+            joiner = Joiner(invite, ends, key, name, random_bytes(NONCE_BYTES))
+            frames.send(joiner.hello())
+            while True:
+                step = joiner.receive_untrusted(await frames.next(), now_ms())
+                if isinstance(step, Joined):
+                    code, reason = CloseCode.DONE, ""
+                    return step
+                frames.send(step)
+    except ProtocolError as error:
+        code, reason = error.code, str(error)
+        raise PairingError(f"the inviter broke the pairing protocol: {error}") from error
+    except _LinkClosedError as error:
+        raise PairingError(_why_refused(error)) from error
+    except TimeoutError as error:
+        raise PairingError("the inviter did not answer in time: try again") from error
+    finally:
+        link.close(code, reason)
+
+
+def _why_refused(error: _LinkClosedError) -> str:
+    if error.code is not None and error.code in REFUSED:
+        return REFUSED[error.code]
+    return f"the link to the inviter was lost before it answered ({error}): try again, the invite is still good"

@@ -1,0 +1,123 @@
+"""The node's settings: one frozen struct, read from `config.toml`; a wrong name is answered with the nearest one."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from meshnode.errors import ConfigError, MeshError
+from meshnode.limits import LABEL_BYTES
+
+PORT_MAX = 65535
+Port = Annotated[int, msgspec.Meta(ge=0, le=PORT_MAX)]
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every setting with its default."""
+
+    name: str = ""  # what other people see this device called; the host's name where empty
+    port: Port = 0  # UDP port; 0 until one was chosen
+    listen: str = "::"  # address to listen on; "::" is every interface, IPv4 too
+    database: str = ""  # path of the SQLite file; meshnode.db in the home where empty
+    peers: list[str] = []  # addresses to dial without discovery, "host:port"
+    discovery: bool = True  # announce and browse by mDNS
+    scope: list[str] = []  # tables to take part in, "schema.table" patterns (profile §8); empty is all
+
+
+def load_config(path: Path) -> Config:
+    """Read a configuration file; one that does not exist is all defaults. ConfigError names file and setting."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Config()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    return parse_config(text, str(path))
+
+
+def parse_config(text: str, source: str = "config.toml") -> Config:
+    """TOML text to settings; raises ConfigError with the source's name and one clear reason."""
+    try:
+        raw = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{source}: not TOML: {error}") from error
+    for setting in raw:
+        if setting not in Config.__struct_fields__:
+            raise ConfigError(f"{source}: there is no setting {setting!r}{_nearest(setting)}")
+    try:
+        config = msgspec.convert(raw, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    return _checked(config, source)
+
+
+def with_overrides(config: Config, **overrides: Any) -> Config:
+    """The settings with what the command line says instead; None leaves a setting as it is."""
+    changed = {name: value for name, value in overrides.items() if value is not None}
+    return _checked(msgspec.structs.replace(config, **changed), "command line")
+
+
+def config_text(config: Config) -> str:
+    """A `config.toml` with every setting that differs from its default, the others as comments."""
+    default = Config()
+    lines = ["# Settings of this meshnode; a line that begins with # shows a default."]
+    for setting in Config.__struct_fields__:
+        value = getattr(config, setting)
+        mark = "# " if value == getattr(default, setting) else ""
+        lines.append(f"{mark}{setting} = {_toml(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _checked(config: Config, source: str) -> Config:
+    """Refuse what has the right type and yet cannot be: each with the setting's name."""
+    if len(config.name.encode("utf-8", "replace")) > LABEL_BYTES:
+        raise ConfigError(f"{source}: name is longer than {LABEL_BYTES} bytes")
+    if not 0 <= config.port <= PORT_MAX:
+        raise ConfigError(f"{source}: port is a number from 0 to {PORT_MAX}, not {config.port}")
+    for setting, values in (("name", [config.name]), ("listen", [config.listen]), ("peers", config.peers)):
+        if any(not text.isprintable() for text in values):
+            raise ConfigError(f"{source}: {setting} holds a character that cannot be shown")
+    try:
+        ipaddress.ip_address(config.listen)
+    except ValueError as error:
+        raise ConfigError(f"{source}: listen is an IP address of this device, not {config.listen!r}") from error
+    if config.peers:
+        _check_peers(config.peers, source)
+    return config
+
+
+def _check_peers(peers: list[str], source: str) -> None:
+    from meshnode.net.addresses import parse_address  # of no use to verbs that only read
+
+    for peer in peers:
+        try:
+            parse_address(peer)
+        except MeshError as error:
+            raise ConfigError(f"{source}: peers: {error}") from error
+
+
+def _nearest(setting: str) -> str:
+    near = difflib.get_close_matches(setting, Config.__struct_fields__, n=1)
+    known = ", ".join(Config.__struct_fields__)
+    return f", did you mean {near[0]!r}?" if near else f"; the settings are {known}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, str):
+        return '"' + "".join(_toml_character(character) for character in value) + '"'
+    return str(value)
+
+
+def _toml_character(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    return character if character.isprintable() else f"\\U{ord(character):08x}"

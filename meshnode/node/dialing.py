@@ -1,0 +1,215 @@
+"""Whom to dial, at which addresses, and when: the decisions, without I/O (profile §11, §7).
+
+A target is a member site, or a static peer whose site is not known yet. Every target has its own pause between
+attempts, drawn at random up to a bound that doubles ("full jitter"), so that a mesh that lost its switch does not
+come back as a storm. Fresh news about a target ends its pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from meshnode.errors import CloseCode
+from meshnode.limits import ADDRESSES_PER_SITE
+from meshnode.net.addresses import Address
+
+# Answers that another attempt in a second will not change: who we are, or who they are, has to change first.
+LASTING = frozenset(
+    {
+        CloseCode.NOT_AUTHENTICATED,
+        CloseCode.NOT_A_MEMBER,
+        CloseCode.RETIRED,
+        CloseCode.VERSION,
+        CloseCode.LIMIT,
+        CloseCode.TWIN,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DialPolicy:
+    """Every pause of the dialer, in seconds."""
+
+    base_s: float = 1.0  # bound of the first pause after a failure; doubles
+    cap_s: float = 60.0
+    lasting_s: float = 30.0  # the same for answers that will not change soon
+    lasting_cap_s: float = 600.0
+    yield_s: float = 0.5  # the larger site lets the smaller one dial first, which saves most crossed links
+    settled_s: float = 10.0  # a link that lived this long was a success; one that ends sooner counts as a failure
+    news_s: float = 1.0  # at least between two attempts, however much news there is; against announced nonsense
+    at_once: int = 16  # attempts under way; keeps our own handshakes below what peers allow
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Dial these addresses, best first, until one answers as `expect_site` (None: whoever it is)."""
+
+    target: bytes | Address
+    expect_site: bytes | None
+    addresses: tuple[Address, ...]
+
+
+@dataclass(slots=True)
+class _Target:
+    worked: tuple[Address, ...] = ()  # remembered ones, the latest to work first
+    seen: tuple[Address, ...] = ()  # announced now
+    fixed: tuple[Address, ...] = ()  # given by the operator
+    boot: bytes = b""
+    failures: int = 0
+    due: float = 0.0
+    last: float = field(default=float("-inf"))  # when the last attempt began
+    dialing: bool = False
+
+    def addresses(self) -> tuple[Address, ...]:
+        """Every one of them is tried; those that worked come first, and never push all announced ones out."""
+        half = ADDRESSES_PER_SITE // 2
+        ordered = (*self.worked[:half], *self.fixed[:half], *self.seen, *self.worked[half:], *self.fixed[half:])
+        return tuple(dict.fromkeys(ordered))[:ADDRESSES_PER_SITE]
+
+
+class DialPlan:
+    """State of every target. Time and randomness are arguments; nothing here waits or sends."""
+
+    def __init__(self, own_site: bytes, random: Callable[[], float], policy: DialPolicy | None = None) -> None:
+        self._own_site = own_site
+        self._random = random
+        self._policy = DialPolicy() if policy is None else policy
+        self._targets: dict[bytes | Address, _Target] = {}
+        self._linked: dict[bytes, float] = {}  # since when
+        self._site_of: dict[Address, bytes] = {}  # static peers that told who they are
+
+    # --- what there is to dial
+
+    def members(self, sites: Iterable[bytes], now: float) -> None:
+        """The sites that may be dialed from now on: members that are not retired. Others are forgotten."""
+        wanted = {site for site in sites if site != self._own_site}
+        for target in list(self._targets):
+            if isinstance(target, bytes) and target not in wanted:
+                del self._targets[target]
+        for site in wanted - self._targets.keys():
+            self._targets[site] = _Target(due=self._first_due(site, now))
+        for address, site in list(self._site_of.items()):
+            if site not in wanted:
+                del self._site_of[address]
+
+    def static(self, addresses: Iterable[Address], now: float) -> None:
+        """Addresses given by the operator: dialed whoever is there, until they turn out to be a linked member."""
+        for address in addresses:
+            self._targets.setdefault(address, _Target(fixed=(address,), due=now))
+
+    def remembered(self, site: bytes, addresses: Iterable[Address], now: float) -> None:
+        """Stored addresses that worked once, the latest first; dialed without mDNS (profile §11)."""
+        target = self._targets.get(site)
+        if target is not None:
+            target.worked = tuple(dict.fromkeys(addresses))[:ADDRESSES_PER_SITE]
+            target.due = min(target.due, self._first_due(site, now))
+
+    def seen(self, site: bytes, boot: bytes, addresses: Iterable[Address], now: float) -> None:
+        """A verified sighting. A new boot or an address not heard of before is news: the pause ends."""
+        target = self._targets.get(site)
+        if target is None:
+            return
+        announced = tuple(dict.fromkeys(addresses))[:ADDRESSES_PER_SITE]
+        fresh = boot != target.boot or not set(announced) <= {*target.seen, *target.worked, *target.fixed}
+        target.seen, target.boot = announced, boot
+        if fresh:
+            self._news(target, self._first_due(site, now))
+
+    def gone(self, site: bytes) -> None:
+        """Its announcement went away: what was announced is no longer tried, what worked is."""
+        target = self._targets.get(site)
+        if target is not None:
+            target.seen = ()
+
+    def network_changed(self, now: float) -> None:
+        """Another network, or awake from sleep: what failed before may work now."""
+        for target in self._targets.values():
+            self._news(target, now + self._random() * self._policy.base_s)
+
+    def _news(self, target: _Target, due: float) -> None:
+        target.failures = 0
+        target.due = max(due, target.last + self._policy.news_s)
+
+    def _first_due(self, site: bytes, now: float) -> float:
+        wait = self._policy.yield_s if self._own_site > site else 0.0
+        return now + wait * (0.5 + self._random() / 2)
+
+    # --- what became of it
+
+    def linked(self, site: bytes, now: float) -> None:
+        """A link to this site is up, whoever dialed it; to be told of every site with a live link."""
+        self._linked.setdefault(site, now)
+
+    def unlinked(self, site: bytes, now: float, code: CloseCode | None = None) -> None:
+        """A link to this site ended and no other is live: dial again, soon after a loss and later after a refusal."""
+        since = self._linked.pop(site, now)
+        for target in self._targets_of(site):
+            if now - since >= self._policy.settled_s:
+                target.failures = 0
+            self._pause(target, now, code)
+
+    def succeeded(self, attempt: Attempt, address: Address, site: bytes, now: float) -> None:
+        """An attempt ended in a link: the address goes to the front of those to try next time."""
+        if isinstance(attempt.target, Address):
+            self._site_of[attempt.target] = site
+        known = self._targets.get(site)
+        if known is not None:
+            known.worked = tuple(dict.fromkeys((address, *known.worked)))[:ADDRESSES_PER_SITE]
+        done = self._targets.get(attempt.target)
+        if done is not None:
+            done.dialing = False
+        for target in self._targets_of(site):
+            # From here on `linked` keeps it from being dialed, and `unlinked` says when to try again; one that came
+            # before this call stands, one that never comes is made up for.
+            target.due = max(target.due, now + self._policy.settled_s)
+
+    def failed(self, attempt: Attempt, now: float, code: CloseCode | None = None) -> None:
+        """No address of the attempt led to the site."""
+        target = self._targets.get(attempt.target)
+        if target is not None:
+            target.dialing = False
+            self._pause(target, now, code)
+
+    def _targets_of(self, site: bytes) -> list[_Target]:
+        """The site's own target and the static addresses at which it turned out to be."""
+        names: list[bytes | Address] = [site, *(at for at, owner in self._site_of.items() if owner == site)]
+        return [self._targets[name] for name in names if name in self._targets]
+
+    def _pause(self, target: _Target, now: float, code: CloseCode | None) -> None:
+        # A duplicate is no failure: the other link is, or was, alive (profile §7).
+        target.failures += code is not CloseCode.DUPLICATE
+        lasting = code in LASTING
+        base, cap = self._bounds(lasting)
+        bound = min(cap, base * 2.0 ** min(max(target.failures - 1, 0), 16))
+        target.due = now + bound * (0.5 + self._random() / 2 if lasting else self._random())
+
+    def _bounds(self, lasting: bool) -> tuple[float, float]:
+        policy = self._policy
+        return (policy.lasting_s, policy.lasting_cap_s) if lasting else (policy.base_s, policy.cap_s)
+
+    # --- what to do
+
+    def due(self, now: float) -> list[Attempt]:
+        """The attempts to begin now; each is under way until `succeeded` or `failed`."""
+        room = self._policy.at_once - sum(target.dialing for target in self._targets.values())
+        ready = [(target.due, index, name) for index, (name, target) in enumerate(self._targets.items())]
+        attempts: list[Attempt] = []
+        for due, _, name in sorted(ready, key=lambda entry: entry[:2]):
+            if due > now or len(attempts) >= room:
+                break
+            target = self._targets[name]
+            if self._idle(name, target):
+                target.dialing, target.last = True, now
+                attempts.append(Attempt(name, name if isinstance(name, bytes) else None, target.addresses()))
+        return attempts
+
+    def next_due(self) -> float | None:
+        """When `due` has something next, unless news comes first; None while there is nothing to wait for."""
+        if sum(target.dialing for target in self._targets.values()) >= self._policy.at_once:
+            return None
+        return min((target.due for name, target in self._targets.items() if self._idle(name, target)), default=None)
+
+    def _idle(self, name: bytes | Address, target: _Target) -> bool:
+        site = name if isinstance(name, bytes) else self._site_of.get(name)
+        return not target.dialing and site not in self._linked and bool(target.addresses())

@@ -1,0 +1,259 @@
+"""Drives one peer's `Session` over its link: effects are carried out in order, jobs on the writer thread (profile §8).
+
+The contract is that of `sync.session`: stream bytes leave at once, each job is one transaction whose answer is given
+only after it is on disk, and nothing here is remembered beyond the link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from meshnode.engine.offer import Filter
+from meshnode.errors import CloseCode, CorruptStateError, MeshError, ProtocolError
+from meshnode.model.delivery import Advanced, Committed, LinkState, OutboundStream, StagedFrame
+from meshnode.model.frames import Hello, Request
+from meshnode.net.link import Link
+from meshnode.sync.effects import (
+    Advance,
+    Answer,
+    Close,
+    Commit,
+    Effect,
+    Introduced,
+    NewEpoch,
+    Notice,
+    PeerBye,
+    PeerHello,
+    PeerWatermarks,
+    Resend,
+    RolledBack,
+    SendControl,
+    SendEvents,
+)
+from meshnode.sync.session import Session
+
+logger = logging.getLogger("meshnode.node")
+
+
+class Jobs(Protocol):
+    """The store calls of a session, each one transaction on the writer thread (`node.jobs`)."""
+
+    async def open_link(self, peer: bytes) -> LinkState: ...
+
+    async def advance(self, peer: bytes, job: Advance, offered: Filter) -> Advanced | None: ...
+
+    async def resend(self, peer: bytes, job: Resend, offered: Filter) -> tuple[StagedFrame, ...] | None: ...
+
+    async def open_epoch(self, peer: bytes, job: NewEpoch) -> OutboundStream | None: ...
+
+    async def queue_answer(self, peer: bytes, request: Request) -> bool: ...
+
+    async def receive(self, peer: bytes, job: Commit) -> Committed | None: ...
+
+    async def introduce(self, peer: bytes, public_key: bytes, shown: tuple[bytes, ...]) -> bool: ...
+
+    async def ask_own_history(self, peer: bytes) -> tuple[bytes, ...]: ...
+
+    async def surface(self, kind: str, peer: bytes, text: str) -> None: ...
+
+    async def heard(self, peer: bytes, hello: Hello, clock_offset_ms: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What the node wants to hear of a link."""
+
+    greeted: Callable[[PeerDriver, Hello], None]
+    committed: Callable[[PeerDriver, Committed], None]  # after a commit that may concern others
+    moved: Callable[[PeerDriver], None]  # something settled or was told: whoever waits looks again
+    ended: Callable[[PeerDriver, CloseCode | None, str], None]
+    rolled_back: Callable[[], None]  # a peer knows later events of this site than are here
+
+
+class PeerDriver:
+    """One live link and its session, from `start` until the link ends."""
+
+    def __init__(self, link: Link, session: Session, jobs: Jobs, hooks: Hooks, now_ms: Callable[[], int]) -> None:
+        self.link = link
+        self.session = session
+        self.offered = Filter()  # until the hello said what the peer wants
+        self.clock_offset_ms = 0
+        self.farewell = ""  # why the peer said it leaves
+        self._jobs = jobs
+        self._hooks = hooks
+        self._now_ms = now_ms
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._started = False
+        link.on_control = self._control
+        link.on_events = self._events
+        link.on_closed = self._closed
+        link.on_live = self.start
+
+    @property
+    def peer(self) -> bytes:
+        """The site at the other end."""
+        return self.link.site
+
+    # --- the link's life
+
+    def start(self) -> None:
+        """The link is the one to this site: read what the store holds of it and say hello."""
+        if not self._started and not self.link.closed:
+            self._started = True
+            self._spawn(self._open())
+
+    def goodbye(self, code: CloseCode, reason: str) -> None:
+        """Leave politely."""
+        self._carry_out(self.session.goodbye(code, reason))
+        if not self.link.closed:
+            self.link.close(code, reason)
+
+    def log_grew(self) -> None:
+        """Something was committed by somebody else than this session."""
+        self._carry_out(self.session.log_grew(self._now_ms()))
+
+    def requests(self, bodies: Iterable[bytes]) -> None:
+        """What this node asks of the peer now."""
+        self._carry_out(self.session.requests(bodies, self._now_ms()))
+
+    def publish(self, allowed: bool) -> None:
+        """Whether this node may offer anything."""
+        self._carry_out(self.session.publish(allowed, self._now_ms()))
+
+    async def stopped(self) -> None:
+        """Wait for jobs under way: what they commit is theirs to finish."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- bytes in
+
+    def _control(self, data: bytes) -> None:
+        self._carry_out(self.session.control_untrusted(data, self._now_ms()))
+
+    def _events(self, data: bytes) -> None:
+        self._carry_out(self.session.events_untrusted(data, self._now_ms()))
+
+    def _closed(self, code: CloseCode | None, reason: str, _local: bool) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.session.goodbye(code or CloseCode.DONE, reason)  # no further effect of a job may be carried out
+        self._hooks.ended(self, code, self.farewell or reason)
+
+    # --- effects out
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case SendControl(data):
+                    self.link.send_control(data)
+                case SendEvents(data):
+                    self.link.send_events(data)
+                case Close(code, reason):
+                    self.link.close(code, reason)
+                case PeerBye(_, reason):
+                    self.farewell = reason
+                case PeerWatermarks():
+                    self._hooks.moved(self)
+                case PeerHello():
+                    self._greet(effect)
+                case _:
+                    self._spawn(self._work(effect))
+        self._set_timer()
+
+    def _greet(self, effect: PeerHello) -> None:
+        self.offered = Filter(scope=effect.scope)
+        self.clock_offset_ms = effect.clock_offset_ms
+        self.link.boot = effect.hello.boot
+        self._spawn(self._jobs.heard(self.peer, effect.hello, effect.clock_offset_ms))
+        self._hooks.greeted(self, effect.hello)
+
+    async def _open(self) -> None:
+        state = await self._jobs.open_link(self.peer)
+        self._carry_out(self.session.start(state, self._now_ms()))
+
+    async def _work(self, effect: Effect) -> None:
+        """One job or note: the store call, then the input that answers it."""
+        match effect:
+            case Commit():
+                await self._commit(effect)
+            case Introduced(records):
+                await self._introduce(records)
+            case RolledBack():
+                self._hooks.rolled_back()
+                self.requests(await self._jobs.ask_own_history(self.peer))
+            case Notice(kind, text):
+                await self._jobs.surface(kind, self.peer, text)
+            case _:
+                await self._send_job(effect)
+
+    async def _commit(self, job: Commit) -> None:
+        result = await self._jobs.receive(self.peer, job)
+        self._carry_out(self.session.committed(result, self._now_ms()))
+        if result is not None:
+            self._hooks.committed(self, result)
+
+    async def _send_job(self, job: Effect) -> None:
+        """A job of our own stream; state that cannot be read stops that stream and nothing else (NEOTH)."""
+        try:
+            effects = await self._sent(job)
+        except CorruptStateError as error:
+            effects = self.session.stream_failed(str(error), self._now_ms())
+        self._carry_out(effects)
+        self._hooks.moved(self)
+
+    async def _sent(self, job: Effect) -> list[Effect]:
+        match job:
+            case Advance():
+                return self.session.advanced(await self._jobs.advance(self.peer, job, self.offered), self._now_ms())
+            case Resend():
+                return self.session.resent(await self._jobs.resend(self.peer, job, self.offered), self._now_ms())
+            case NewEpoch():
+                return self.session.epoch_opened(await self._jobs.open_epoch(self.peer, job), self._now_ms())
+            case Answer(request):
+                return self.session.answer_stored(await self._jobs.queue_answer(self.peer, request), self._now_ms())
+        raise AssertionError(f"no job: {job!r}")
+
+    async def _introduce(self, records: tuple[bytes, ...]) -> None:
+        """The walk decides whether the records make the peer a member (profile §7)."""
+        if self.link.admitted or await self._jobs.introduce(self.peer, self.link.public_key, records):
+            self.link.admit()
+        else:
+            self.link.close(CloseCode.NOT_A_MEMBER, "the records shown do not make this site a member")
+
+    # --- time and tasks
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.session.next_timer()
+        if due is not None and not self.link.closed:
+            seconds = max(0.0, (due - self._now_ms()) / 1000)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._carry_out(self.session.timer(self._now_ms()))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[None, None, None]) -> None:
+        """What a job raises ends the link with its code and nothing else."""
+        try:
+            await work
+        except ProtocolError as error:
+            self.link.close(error.code, str(error))
+        except MeshError as error:
+            logger.error("the link to %s ends: %s", self.peer.hex()[:8], error)
+            self.link.close(CloseCode.INTERNAL, "internal error")
+        except Exception:
+            logger.exception("the link to %s ends", self.peer.hex()[:8])
+            self.link.close(CloseCode.INTERNAL, "internal error")

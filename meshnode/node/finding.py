@@ -1,0 +1,119 @@
+"""Finding the other members: announcements, addresses remembered or given, and whom to dial when (profile §11)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from meshnode.errors import CloseCode
+from meshnode.model.record import EndpointAttestation, seal_record
+from meshnode.model.site import mesh_tag
+from meshnode.net.addresses import Address, parse_address
+from meshnode.net.mdns import Discovery
+from meshnode.net.responder import Service
+from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.node.dialer import Dial, Dialer
+from meshnode.node.dialing import Attempt, DialPlan
+from meshnode.node.settings import NetworkSettings
+from meshnode.node.storage import wall_ms
+
+OnNotice = Callable[[str, bytes | None, str], None]
+
+
+class Finder:
+    """Discovery and dialer around one dialing plan. mDNS grants nothing: only members are ever dialed."""
+
+    def __init__(
+        self,
+        settings: NetworkSettings,
+        boot: bytes,
+        *,
+        key_of: Callable[[bytes], bytes | None],
+        dial: Dial,
+        on_worked: Callable[[bytes, Address], None],
+        on_failed: Callable[[Attempt, str], None],
+        on_notice: OnNotice,
+    ) -> None:
+        self._settings = settings
+        self._boot = boot
+        self._key_of = key_of
+        self._on_notice = on_notice
+        self._plan = DialPlan(settings.key.site, random.random)
+        self._dialer = Dialer(self._plan, dial, now=time.monotonic, on_worked=on_worked, on_failed=on_failed)
+        self._dialing: asyncio.Task[None] | None = None
+        self._discovery: Discovery | None = None
+
+    def start(self, port: int, members: Iterable[bytes], remembered: Mapping[bytes, Iterable[str]]) -> None:
+        """Dial what is known, and announce `port` unless discovery is off."""
+        self.members(members)
+        now = time.monotonic()
+        for site, addresses in remembered.items():
+            self._plan.remembered(site, [parse_address(text) for text in addresses], now)
+        self._plan.static([parse_address(text) for text in self._settings.config.peers], now)
+        self._dialing = asyncio.create_task(self._dialer.run(), name="dialer")
+        if self._settings.config.discovery:
+            self._discovery = self._announce(port)
+            self._discovery.start()
+
+    async def stop(self) -> None:
+        """Dial nobody any more and say goodbye on the network."""
+        if self._dialing is not None:
+            self._dialing.cancel()
+            await asyncio.gather(self._dialing, return_exceptions=True)
+        if self._discovery is not None:
+            await self._discovery.stop()
+
+    @property
+    def state(self) -> str:
+        """`on`, `off`, or why discovery is limited."""
+        if self._discovery is None:
+            return "off"
+        state = self._discovery.state
+        return state.reason or ("on" if state.working else "not working")
+
+    # --- news
+
+    def members(self, sites: Iterable[bytes]) -> None:
+        """Who may be dialed from now on."""
+        self._plan.members(sites, time.monotonic())
+        self._dialer.wake()
+        if self._discovery is not None:
+            self._discovery.recheck()
+
+    def linked(self, site: bytes) -> None:
+        """A link to this site is up."""
+        self._plan.linked(site, time.monotonic())
+
+    def unlinked(self, site: bytes, code: CloseCode | None) -> None:
+        """The last link to this site is gone."""
+        self._plan.unlinked(site, time.monotonic(), code)
+        self._dialer.wake()
+        if self._discovery is not None:
+            self._discovery.refresh()
+
+    # --- discovery
+
+    def _announce(self, port: int) -> Discovery:
+        key, mesh_id = self._settings.key, self._settings.mesh_id
+        attestation = seal_record(key, mesh_id, EndpointAttestation(port, self._boot, wall_ms()))
+        return Discovery(
+            Service(self._settings.name, key.site, mesh_tag(mesh_id), port, attestation),
+            open_attestation=attestation_opener(mesh_id, self._key_of),
+            on_sighting=self._seen,
+            on_gone=self._plan.gone,
+            on_notice=self._on_notice,
+            on_network=self._network_changed,
+            random=random.random,
+        )
+
+    def _seen(self, sighting: Sighting) -> None:
+        if sighting.verified:
+            addresses = [Address(host, sighting.port) for host in sighting.addresses]
+            self._plan.seen(sighting.site, sighting.boot, addresses, time.monotonic())
+            self._dialer.wake()
+
+    def _network_changed(self) -> None:
+        self._plan.network_changed(time.monotonic())
+        self._dialer.wake()

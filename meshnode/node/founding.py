@@ -1,0 +1,100 @@
+"""Making a home: founding a mesh, or settling in one that this device was paired into (profile §9, §10)."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from meshnode.engine.authority import found_mesh
+from meshnode.engine.engine import Engine
+from meshnode.engine.membership import add_records
+from meshnode.errors import PairingError, UsageError
+from meshnode.limits import LABEL_BYTES
+from meshnode.model.invite import Invite
+from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
+from meshnode.node.config import Config
+from meshnode.node.home import INCARNATION_BYTES, Home, choose_port
+from meshnode.node.storage import environment
+from meshnode.node.views import FoundView
+from meshnode.store import peers
+from meshnode.store.database import Database
+
+SEED_BYTES = 32
+MESH_ID_BYTES = 16  # profile §3
+
+
+async def found(home: Home, *, name: str) -> FoundView:
+    """Found a mesh in a home that is locked and not founded: keys, database, records, settings, in that order."""
+    check_name(name)
+    recovery = home.write_recovery_key(secrets.token_bytes(SEED_BYTES))
+    key = home.write_site_key(secrets.token_bytes(SEED_BYTES))
+    mesh_id = secrets.token_bytes(MESH_ID_BYTES)
+
+    def first_records(engine: Engine) -> None:
+        with engine.context.transaction() as tx:
+            found_mesh(engine.context, tx, recovery, name)
+
+    settled = settle(home, key, mesh_id, recovery.public_key, name, first_records)
+    return FoundView(
+        site=site_text(key.site),
+        short=short_text(key.site),
+        name=name,
+        mesh_tag=mesh_tag(mesh_id).hex(),
+        home=str(home.path),
+        recovery_key=str(home.recovery_key_path),
+        port=settled.port,
+    )
+
+
+def settle_joined(
+    home: Home, key: SiteKey, invite: Invite, name: str, records: Sequence[bytes], address: str
+) -> Config:
+    """Settle in a mesh with the records that the inviter gave; `address` is where it answered (profile §11)."""
+
+    def brought(engine: Engine) -> None:
+        with engine.context.transaction() as tx:
+            add_records(engine.context, tx, records, peer=invite.site)
+            if not engine.context.membership.is_peer(key.site, key.public_key):
+                raise PairingError("the inviter's records do not make this device a member: ask for another invite")
+            peers.worked(tx, invite.site, address, engine.context.env.wall_ms())
+
+    return settle(home, key, invite.mesh_id, invite.founder, name, brought)
+
+
+def settle(
+    home: Home, key: SiteKey, mesh_id: bytes, founder: bytes, name: str, fill: Callable[[Engine], None]
+) -> Config:
+    """Make the database, fill it, and finish the home; the incarnation file comes last and makes it count."""
+    _remove_unfinished(home)
+    incarnation = secrets.token_bytes(INCARNATION_BYTES)
+    database = Database(home.database_path, sqlite=sqlite3)
+    try:
+        engine = Engine.create(
+            database,
+            environment(),
+            key=key,
+            mesh_id=mesh_id,
+            founder_public_key=founder,
+            incarnation=incarnation,
+        )
+        fill(engine)
+    finally:
+        database.close()
+    config = Config(name=name, port=choose_port())
+    home.write_config(config)
+    home.write_incarnation(incarnation)
+    return home.config
+
+
+def check_name(name: str) -> None:
+    """UsageError for a device name that a record could not carry."""
+    if not name or len(name.encode("utf-8", "replace")) > LABEL_BYTES or not name.isprintable():
+        raise UsageError(f"a device name has 1 to {LABEL_BYTES} bytes and no control characters")
+
+
+def _remove_unfinished(home: Home) -> None:
+    """A database of a home that was never finished holds nothing that anybody was told of."""
+    if home.database_path.parent == home.path and not home.founded:
+        for suffix in ("", "-wal", "-shm"):
+            home.database_path.with_name(home.database_path.name + suffix).unlink(missing_ok=True)

@@ -1,0 +1,216 @@
+"""The node's home: keys, configuration, incarnation, lock and control socket (profile §3, §8, §9).
+
+The database may live elsewhere (inside an application's own file), these stay here. A home counts as founded once its
+incarnation file is there: it is written last, so a crash while founding leaves something that founding can do again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from meshnode.errors import CodecError, ConfigError, IdentityError, NotFoundError, UsageError
+from meshnode.limits import DEFAULT_PORT
+from meshnode.node.config import Config, config_text, load_config
+
+if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
+    from meshnode.model.site import SiteKey
+
+HOME_VARIABLE = "MESHNODE_HOME"
+INCARNATION_BYTES = 16  # profile §8
+_KEY_FILE_BYTES = 4096  # far more than a COSE_Key is; against a device file or a wrong path
+
+
+def default_home() -> Path:
+    """Where the node lives unless told otherwise: `MESHNODE_HOME`, else the platform's data folder."""
+    told = os.environ.get(HOME_VARIABLE)
+    if told:
+        return Path(told).expanduser().absolute()
+    import platformdirs  # only when nobody named a home: it is on every verb's start-up path
+
+    return platformdirs.user_data_path("meshnode", appauthor=False)
+
+
+class Home:
+    """Paths of one node's home and what is read from and written to them."""
+
+    __slots__ = ("config", "path")
+
+    def __init__(self, path: Path, config: Config | None = None) -> None:
+        self.path = path.absolute()
+        self.config = load_config(self.config_path) if config is None else config
+
+    @classmethod
+    def load(cls, path: Path) -> Home:
+        """An existing node's home; raises NotFoundError that says how to make one."""
+        home = cls(path)
+        if not home.founded:
+            raise NotFoundError(f"there is no node in {home.path}: found a mesh with `meshnode init`, or `join` one")
+        return home
+
+    @property
+    def founded(self) -> bool:
+        """Whether a mesh was founded or joined here, to the end."""
+        return self.incarnation_path.exists()
+
+    @property
+    def site_key_path(self) -> Path:
+        """The site key, a COSE_Key."""
+        return self.path / "site.key"
+
+    @property
+    def recovery_key_path(self) -> Path:
+        """The recovery key, until its owner moves it away (profile §9)."""
+        return self.path / "recovery.key"
+
+    @property
+    def config_path(self) -> Path:
+        """Settings, written once at founding and the owner's from then on."""
+        return self.path / "config.toml"
+
+    @property
+    def incarnation_path(self) -> Path:
+        """The second copy of the database's incarnation, in hex (profile §8)."""
+        return self.path / "incarnation"
+
+    @property
+    def database_path(self) -> Path:
+        """The SQLite file: `meshnode.db` here, or what the settings name (relative to the home)."""
+        if not self.config.database:
+            return self.path / "meshnode.db"
+        return (self.path / Path(self.config.database).expanduser()).absolute()
+
+    @property
+    def socket_path(self) -> Path:
+        """The control socket of a running node."""
+        return self.path / "control.sock"
+
+    @property
+    def token_path(self) -> Path:
+        """Port and token of a running node where there is no Unix socket."""
+        return self.path / "control.token"
+
+    @property
+    def lock_path(self) -> Path:
+        """The lock of whoever writes: a running node, or one verb."""
+        return self.path / "lock"
+
+    def prepare(self) -> None:
+        """Make the folder, for its owner alone."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot make the node's home {self.path}: {error}") from error
+
+    def refuse_founded(self) -> None:
+        """Raise UsageError where a node lives already."""
+        if self.founded:
+            raise UsageError(f"there is a node in {self.path} already: choose another --home, or use this one")
+
+    def site_key(self) -> SiteKey:
+        """Read the site key."""
+        return read_key(self.site_key_path)
+
+    def recovery_key(self) -> SiteKey:
+        """Read the recovery key, if its owner left it here."""
+        return read_key(self.recovery_key_path)
+
+    def write_site_key(self, seed: bytes) -> SiteKey:
+        """Keep a new site key; an unfinished founding's key, where there is one, is kept and returned instead."""
+        return write_key(self.site_key_path, seed)
+
+    def write_recovery_key(self, seed: bytes) -> SiteKey:
+        """Keep a new recovery key, or return the unfinished founding's."""
+        return write_key(self.recovery_key_path, seed)
+
+    def incarnation(self) -> bytes | None:
+        """The incarnation beside the key; None where the file is absent. Raises IdentityError when it is damaged."""
+        try:
+            text = self.incarnation_path.read_text(encoding="ascii").strip()
+            incarnation = bytes.fromhex(text)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise IdentityError(f"cannot read {self.incarnation_path}: {error}") from error
+        if len(incarnation) != INCARNATION_BYTES:
+            raise IdentityError(f"{self.incarnation_path} is damaged: {INCARNATION_BYTES} bytes in hex belong there")
+        return incarnation
+
+    def write_incarnation(self, incarnation: bytes) -> None:
+        """Finish founding, or follow a renewed database."""
+        write_private(self.incarnation_path, incarnation.hex().encode() + b"\n")
+
+    def write_config(self, config: Config) -> None:
+        """Keep the settings of a new node; a file that its owner wrote before is left alone."""
+        self.config = config
+        if not self.config_path.exists():
+            write_private(self.config_path, config_text(config).encode())
+
+
+def read_key(path: Path) -> SiteKey:
+    """Read a COSE_Key file; raises IdentityError that names the file and never its content."""
+    from meshnode.codec.cose_key import private_from_cose  # pycose is slow to import
+    from meshnode.model.site import SiteKey
+
+    try:
+        with path.open("rb") as file:
+            if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+                raise IdentityError(f"{path} can be read by others: `chmod 600 {path}`, and think of who saw it")
+            data = file.read(_KEY_FILE_BYTES)
+    except FileNotFoundError as error:
+        raise IdentityError(f"the key file {path} is missing: restore it from a backup") from error
+    except OSError as error:
+        raise IdentityError(f"cannot read the key file {path}: {error}") from error
+    try:
+        return SiteKey.from_seed(private_from_cose(data))
+    except CodecError as error:
+        raise IdentityError(f"{path} is not a site key: restore it from a backup") from error
+
+
+def write_key(path: Path, seed: bytes) -> SiteKey:
+    """Write a new COSE_Key file of mode 0600 and return its key; a file that exists is read instead."""
+    from meshnode.codec.cose_key import private_to_cose  # pycose is slow to import
+
+    if not path.exists():
+        write_private(path, private_to_cose(seed))
+    return read_key(path)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Put a whole file of mode 0600 in place: it has all of its content, on disk, or is not there."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error}") from error
+
+
+def choose_port() -> int:
+    """The UDP port of a new node: 4747 if free, else one that the system picks (profile §11)."""
+    for port in (DEFAULT_PORT, 0):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise ConfigError("no UDP port is free on this device")
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return  # a folder cannot be opened there, and its entries are journalled
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

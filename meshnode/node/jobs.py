@@ -1,0 +1,153 @@
+"""The store calls that links and pairing make, each one transaction on the writer thread (profile §8, §10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from meshnode.engine import inbox, invites, links, outbox
+from meshnode.engine.context import Context
+from meshnode.engine.engine import Engine
+from meshnode.engine.invites import Admission
+from meshnode.engine.membership import accept_introduction_untrusted, introduction_of
+from meshnode.engine.offer import Filter
+from meshnode.errors import CloseCode
+from meshnode.model.delivery import PATH, Advanced, Committed, LinkState, OutboundStream, StagedFrame
+from meshnode.model.frames import Hello, Request
+from meshnode.model.pairing import Proof
+from meshnode.model.scope import Scope
+from meshnode.node.storage import Storage
+from meshnode.store import peers
+from meshnode.store.database import Tx
+from meshnode.sync.effects import Advance, Commit, NewEpoch, Resend
+
+T = TypeVar("T")
+
+
+class StoreJobs:
+    """Implements `node.drive.Jobs` and `node.ceremony.Desk` over the node's storage."""
+
+    def __init__(self, storage: Storage, scope: Scope) -> None:
+        self._storage = storage
+        self._scope = scope
+
+    # --- a session's jobs
+
+    async def open_link(self, peer: bytes) -> LinkState:
+        """What a new session starts from."""
+        return await self._run(lambda context: links.open_link(context, peer, PATH))
+
+    async def advance(self, peer: bytes, job: Advance, offered: Filter) -> Advanced | None:
+        """Settle acks and stage further frames."""
+        return await self._run(
+            lambda context: outbox.advance(
+                context,
+                peer,
+                PATH,
+                epoch=job.epoch,
+                settled=job.settled,
+                known_no=job.known_no,
+                room=job.room,
+                retry=job.retry,
+                watermarks=job.watermarks,
+                offered=offered,
+            )
+        )
+
+    async def resend(self, peer: bytes, job: Resend, offered: Filter) -> tuple[StagedFrame, ...] | None:
+        """Staged frames again, byte for byte."""
+        return await self._run(
+            lambda context: outbox.resend(context, peer, PATH, epoch=job.epoch, from_no=job.from_no, offered=offered)
+        )
+
+    async def open_epoch(self, peer: bytes, job: NewEpoch) -> OutboundStream | None:
+        """Begin another epoch."""
+        return await self._run(lambda context: outbox.open_epoch(context, peer, PATH, expected=job.expected, at=job.at))
+
+    async def queue_answer(self, peer: bytes, request: Request) -> bool:
+        """Queue what the peer asked for."""
+        return await self._run(lambda context: outbox.queue_answer(context, peer, PATH, request))
+
+    async def receive(self, peer: bytes, job: Commit) -> Committed | None:
+        """Verify off the event loop and off the writer, then commit (wall of two steps)."""
+        snapshot = self._storage.engine.context.snapshot
+        assert snapshot is not None
+        checked = await asyncio.to_thread(
+            inbox.verify_frames,
+            job.frames,
+            mesh_id=snapshot.mesh_id,
+            keyring=snapshot.membership,
+            generation=snapshot.generation,
+        )
+        return await self._run(
+            lambda context: inbox.receive(
+                context,
+                peer,
+                PATH,
+                adopt=job.adopt,
+                epoch=job.epoch,
+                frames=job.frames,
+                scope=self._scope,
+                checked=checked,
+            )
+        )
+
+    async def introduce(self, peer: bytes, public_key: bytes, shown: tuple[bytes, ...]) -> bool:
+        """Keep the records that a site shows, if with ours they make it a member (profile §7)."""
+        return await self._transact(
+            lambda context, tx: accept_introduction_untrusted(context, tx, shown, site=peer, public_key=public_key)
+        )
+
+    async def ask_own_history(self, peer: bytes) -> tuple[bytes, ...]:
+        """This node was restored from an old copy: ask for its own events."""
+        return await self._run(lambda context: links.ask_own_history(context, peer, PATH))
+
+    async def outstanding(self, peer: bytes) -> tuple[bytes, ...]:
+        """All that this node asks of a peer now."""
+        return await self._run(lambda context: links.outstanding_requests(context, peer, PATH))
+
+    async def introduction(self) -> tuple[bytes, ...]:
+        """The records that make this node a member."""
+        return await self._transact(lambda context, tx: tuple(introduction_of(context, tx, context.site)))
+
+    # --- what is known of peers
+
+    async def surface(self, kind: str, peer: bytes | None, text: str) -> None:
+        """Store a notice."""
+        await self._transact(lambda context, tx: context.surface(tx, kind, peer, text))
+
+    async def heard(self, peer: bytes, hello: Hello, clock_offset_ms: int) -> None:
+        """Keep what a hello said."""
+
+        def store(context: Context, tx: Tx) -> None:
+            now_ms = context.env.wall_ms()
+            peers.heard(tx, peers.PeerRow(peer, hello.name, hello.software, now_ms, clock_offset_ms))
+
+        await self._transact(store)
+
+    async def worked(self, site: bytes, address: str) -> None:
+        """Keep an address that led to a member (profile §11)."""
+        await self._transact(lambda context, tx: peers.worked(tx, site, address, context.env.wall_ms()))
+
+    # --- the inviter's desk
+
+    async def refusal(self, invite_id: bytes, public_key: bytes) -> CloseCode | None:
+        """Why a joiner may not try this invite."""
+        return await self._transact(lambda context, tx: invites.refusal(context, tx, invite_id, public_key))
+
+    async def settle(self, invite_id: bytes, proof: Proof, name: str) -> Admission | CloseCode:
+        """Check the proof, consume the invite and vouch, at once."""
+        return await self._transact(lambda context, tx: invites.settle(context, tx, invite_id, proof, name))
+
+    # --- how
+
+    async def _run(self, job: Callable[[Context], T]) -> T:
+        return await self._storage.write(lambda engine: job(engine.context))
+
+    async def _transact(self, job: Callable[[Context, Tx], T]) -> T:
+        def run(engine: Engine) -> T:
+            with engine.context.transaction() as tx:
+                return job(engine.context, tx)
+
+        return await self._storage.write(run)

@@ -1,0 +1,189 @@
+"""Joining a mesh by an invite: find the inviter, run the ceremony, settle in (profile §10)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import random
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from meshnode.errors import CloseCode, PairingError, TransportError, UsageError
+from meshnode.model.invite import Invite, parse_invite_untrusted
+from meshnode.model.pairing import Ends
+from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
+from meshnode.net.addresses import Address, parse_address
+from meshnode.net.endpoint import ALPN_PAIRING, Admission, Endpoint, EndpointIdentity, Link
+from meshnode.net.mdns import Discovery
+from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.node.bell import Bell
+from meshnode.node.ceremony import join_over
+from meshnode.node.founding import SEED_BYTES, check_name, settle_joined
+from meshnode.node.home import Home
+from meshnode.node.lock import lock_alone
+from meshnode.node.pairing import Joined
+from meshnode.node.storage import wall_ms
+from meshnode.node.views import JoinView
+
+ROUND_S = 1.0  # seconds between two tries at the same address
+DIAL_S = 4.0  # seconds for one address to answer: there are others
+
+# What the inviter itself answered: trying again would only be refused again.
+_FINAL = frozenset({CloseCode.NOT_AUTHENTICATED, CloseCode.RETIRED})
+
+
+async def join(
+    home: Home | str | os.PathLike[str], invite: str, *, name: str = "", timeout_s: float = 60.0
+) -> JoinView:
+    """Become a member of the mesh of an invite; afterwards `Node(home)` runs this device.
+
+    `home` is a folder in which no node lives yet, `name` what other people see this device called (default: the
+    host's name). Raises InviteError for a string that is no invite, PairingError where it has expired, the inviter
+    cannot be reached (with the addresses tried) or refuses, UsageError where a node lives in `home` already, BusyError
+    where another process is at work there. The same invite may be tried again with the same home.
+    """
+    device = home if isinstance(home, Home) else Home(Path(home))
+    asked, called = parse_invite_untrusted(invite), name or platform.node() or "meshnode"
+    check_name(called)
+    if wall_ms() > asked.expires_ms:
+        raise PairingError("this invite has expired: make a new one with `meshnode invite`, or set this device's clock")
+    device.refuse_founded()
+    device.prepare()
+    with await lock_alone(device.lock_path, "join"):
+        device.refuse_founded()  # somebody else may have been faster
+        return await _join(device, asked, called, timeout_s)
+
+
+async def _join(home: Home, invite: Invite, name: str, timeout_s: float) -> JoinView:
+    key = home.write_site_key(secrets.token_bytes(SEED_BYTES))
+    if key.site == invite.site:
+        raise UsageError("this invite was made by this very device")
+    joined, address = await _pair(invite, key, name, timeout_s)
+    settle_joined(home, key, invite, name, joined.records, address)
+    return JoinView(
+        site=site_text(key.site),
+        short=short_text(key.site),
+        name=name,
+        mesh_tag=mesh_tag(invite.mesh_id).hex(),
+        home=str(home.path),
+        inviter=site_text(invite.site),
+        inviter_name=joined.inviter_name,
+    )
+
+
+async def _pair(invite: Invite, key: SiteKey, name: str, timeout_s: float) -> tuple[Joined, str]:
+    search = _Search(invite)
+    async with _endpoint(EndpointIdentity.create(invite.mesh_id, key, wall_ms())) as endpoint, search.looking():
+        try:
+            async with asyncio.timeout(timeout_s):
+                link = await search.reach(endpoint)
+                ends = Ends(invite.mesh_id, invite.site, link.spki, key.public_key, link.own_spki)
+                address = link.remote_address
+                joined = await join_over(
+                    link, ends, invite, key=key, name=name, random_bytes=secrets.token_bytes, now_ms=wall_ms
+                )
+                return joined, address
+        except TimeoutError:
+            raise PairingError(search.unreachable()) from None
+
+
+@asynccontextmanager
+async def _endpoint(identity: EndpointIdentity) -> AsyncIterator[Endpoint]:
+    """An endpoint that only dials: whoever knocks is refused."""
+    endpoint = await Endpoint.create(
+        "",
+        0,
+        identity=identity,
+        admit=lambda _site, _key, _alpn: Admission.REFUSED,
+        on_link=lambda _link: None,
+        on_notice=lambda _kind, _site, _text: None,
+    )
+    try:
+        yield endpoint
+    finally:
+        await endpoint.close(CloseCode.DONE, "")
+
+
+class _Search:
+    """Where the inviter may be: the invite's addresses, and announcements with its tag and site (profile §10)."""
+
+    def __init__(self, invite: Invite) -> None:
+        self._invite = invite
+        self._addresses = dict.fromkeys(parse_address(text) for text in invite.addrs)
+        self._failures: dict[Address, str] = {}
+        self._found = Bell()
+        self._discovery = Discovery(
+            None,
+            open_attestation=attestation_opener(invite.mesh_id, lambda _site: None),
+            on_sighting=self._seen,
+            on_gone=lambda _site: None,
+            on_notice=lambda _kind, _site, _text: None,
+            random=random.random,
+        )
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncIterator[None]:
+        """Browse meanwhile."""
+        self._discovery.start()
+        try:
+            yield
+        finally:
+            await self._discovery.stop()
+
+    async def reach(self, endpoint: Endpoint) -> Link:
+        """The first link to the inviter; tries every address, again and again, until cancelled."""
+        while True:
+            rung = self._found.listen()
+            link = await self._race(endpoint, list(self._addresses))
+            if link is not None:
+                return link
+            await self._found.wait(rung, ROUND_S)
+
+    async def _race(self, endpoint: Endpoint, addresses: list[Address]) -> Link | None:
+        tasks = [asyncio.ensure_future(self._try(endpoint, address)) for address in addresses]
+        try:
+            for finished in asyncio.as_completed(tasks):
+                link = await finished
+                if link is not None:
+                    return link
+            return None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _try(self, endpoint: Endpoint, address: Address) -> Link | None:
+        try:
+            return await endpoint.dial(
+                address.host, address.port, alpn=ALPN_PAIRING, expect_site=self._invite.site, timeout=DIAL_S
+            )
+        except TransportError as error:
+            if error.code in _FINAL and "another site" not in str(error):
+                raise PairingError(_refused(error)) from error
+            self._failures[address] = str(error)
+            return None
+
+    def _seen(self, sighting: Sighting) -> None:
+        """Nothing proves an unknown inviter's announcement; the transport binding will (profile §11)."""
+        if sighting.site == self._invite.site and sighting.tag == mesh_tag(self._invite.mesh_id):
+            self._addresses.update(dict.fromkeys(Address(host, sighting.port) for host in sighting.addresses))
+            self._found.ring()
+
+    def unreachable(self) -> str:
+        """Which addresses were tried, and what became of each."""
+        tried = "; ".join(
+            f"{address.text()}: {self._failures.get(address, 'no answer')}" for address in self._addresses
+        )
+        return (
+            f"the inviter {short_text(self._invite.site)} cannot be reached (tried {tried or 'nothing'}): is "
+            "`meshnode up` running there, on the same network?"
+        )
+
+
+def _refused(error: TransportError) -> str:
+    from meshnode.node.pairing import REFUSED
+
+    return REFUSED[error.code] if error.code in REFUSED else str(error)

@@ -1,0 +1,256 @@
+"""A node's store without its network: what verbs use when no node runs, and what a running node is built on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from ipaddress import ip_address
+from typing import TypeVar
+
+from meshnode.engine.engine import Engine
+from meshnode.engine.invites import create_invite
+from meshnode.engine.membership import load_membership
+from meshnode.engine.registry import TableSpec
+from meshnode.engine.write import LocalChange
+from meshnode.errors import NotFoundError, UsageError
+from meshnode.limits import INVITE_TTL_MS
+from meshnode.model.event import Event
+from meshnode.model.membership import Membership
+from meshnode.model.site import mesh_tag, short_text, site_text
+from meshnode.node import reading
+from meshnode.node.api import ROWS_PER_PAGE
+from meshnode.node.home import Home
+from meshnode.node.jsonvalues import checked_value
+from meshnode.node.peering import Heard, peer_views, wait_result
+from meshnode.node.storage import Storage, wall_ms
+from meshnode.node.views import (
+    ChangeView,
+    ImportReport,
+    InviteView,
+    PeerView,
+    Receipt,
+    RowChange,
+    RowView,
+    Status,
+    TableDigest,
+    TableView,
+    Values,
+    WaitResult,
+    parse_table,
+    table_text,
+)
+from meshnode.store import invites, meta, queries
+from meshnode.store.database import Tx
+
+T = TypeVar("T")
+
+CHANGE_PAGE = 256  # changes read at a time
+POLL_S = 0.2  # between two looks at a database that another process writes
+SOFTWARE = f"meshnode/{version('meshnode')}"
+
+
+class LocalNode:
+    """Implements `node.api.Operations` over the store alone."""
+
+    def __init__(self, home: Home, storage: Storage) -> None:
+        self.home = home
+        self.storage = storage
+
+    # --- reading
+
+    async def status(self) -> Status:
+        """How the node is; `running` is false here."""
+        return await self.storage.read(self._status)
+
+    async def peers(self) -> list[PeerView]:
+        """The other members."""
+        return await self.storage.read(self._peer_views)
+
+    async def tables(self) -> list[TableView]:
+        """The registered tables, by name."""
+        return await self.storage.read(reading.table_views)
+
+    async def get(self, table: str, key: Values) -> RowView | None:
+        """One live row."""
+        schema, name = parse_table(table)
+        return await self.storage.read(lambda tx: reading.one_row(tx, schema, name, _checked(key)))
+
+    async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:
+        """Live rows in key-bytes order."""
+        schema, name = parse_table(table)
+        beyond = None if after is None else _checked(after)
+        return await self.storage.read(lambda tx: reading.row_page(tx, schema, name, limit, beyond))
+
+    async def digest(self, table: str | None = None) -> list[TableDigest]:
+        """The digest of one table, or of every one."""
+
+        def read(tx: Tx) -> list[TableDigest]:
+            names = reading.table_names(tx) if table is None else [parse_table(table)]
+            return [reading.table_digest(tx, schema, name) for schema, name in names]
+
+        return await self.storage.read(read)
+
+    async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
+        """Changes beyond `since` as they happen; a subscriber that was away too long gets every row first."""
+        named = None if table is None else table_text(*parse_table(table))
+        if named is not None and named not in {view.table for view in await self.tables()}:
+            raise NotFoundError(f"table {named!r} is not registered: add it first")
+        at = await self.storage.read(queries.last_change) if since is None else since
+        if not await self.storage.read(lambda tx: reading.is_kept(tx, at)):
+            at, rows = await self.storage.read(lambda tx, at=at: reading.whole_state(tx, at, named))  # type: ignore[misc]
+            for row in rows:
+                yield row
+        while not self._ended():
+            rung = self.storage.changed.listen()
+            page = await self.storage.read(lambda tx, at=at: reading.change_page(tx, at, CHANGE_PAGE))  # type: ignore[misc]
+            for change in page:
+                at = change.seq
+                if named in (None, change.table):
+                    yield change
+            if not page:
+                await self.storage.changed.wait(rung, self._poll_s())
+
+    # --- writing
+
+    async def add_table(
+        self, table: str, key: Mapping[str, str], columns: Mapping[str, str], *, own_numbers: bool = False
+    ) -> TableView:
+        """Create and register a table, or register one that exists."""
+        schema, name = parse_table(table)
+        spec = TableSpec(schema, name, dict(key), dict(columns), own_numbers)
+        await self._write(lambda engine: engine.register_table(spec))
+        text = table_text(schema, name)
+        return next(view for view in await self.tables() if view.table == text)
+
+    async def put(self, table: str, key: Values, columns: Values) -> Receipt:
+        """Write these columns of one row."""
+        return await self._author(table, [RowChange(key=key, columns=columns)])
+
+    async def remove(self, table: str, key: Values) -> Receipt:
+        """Delete one row."""
+        schema, name = parse_table(table)
+        deletion = LocalChange(schema, name, _checked(key), None)
+        return _receipt(table, await self._write(lambda engine: engine.write([deletion])))
+
+    async def import_rows(self, table: str, rows: Sequence[RowChange]) -> ImportReport:
+        """Write these rows in one transaction: all of them, or none and an error."""
+        await self._author(table, rows)
+        return ImportReport(rows=len(rows))
+
+    async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
+        """Open an invite (profile §10)."""
+        addresses = self._invite_addresses()
+
+        def create(engine: Engine) -> InviteView:
+            with engine.context.transaction() as tx:
+                invite = create_invite(engine.context, tx, addrs=addresses, ttl_ms=ttl_ms)
+            return InviteView(invite=invite.text(), expires_ms=invite.expires_ms, addresses=list(invite.addrs))
+
+        return await self._write(create)
+
+    async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
+        """What is open now: without a running node nothing moves, so there is nothing to wait for."""
+        result = wait_result(await self.peers(), live_only=live_only)
+        return result if result.complete else _with_reason(result, "no node runs here: start it with `meshnode up`")
+
+    async def set_online(self, online: bool) -> None:
+        """Only a running node has links."""
+        raise UsageError("no node runs here: start it with `meshnode up`")
+
+    # --- for the running node to refine
+
+    def _membership(self, tx: Tx) -> Membership:
+        return load_membership(tx, meta.read_bytes(tx, meta.FOUNDER))
+
+    def _heard(self) -> Mapping[bytes, Heard]:
+        return {}
+
+    def _poll_s(self) -> float | None:
+        return POLL_S
+
+    def _ended(self) -> bool:
+        return False
+
+    def _invite_addresses(self) -> list[str]:
+        return addresses_of(self.home.config.listen, self.home.config.port)
+
+    async def _write(self, job: Callable[[Engine], T]) -> T:
+        return await self.storage.write(job)
+
+    # --- the rest
+
+    async def _author(self, table: str, rows: Sequence[RowChange]) -> Receipt:
+        schema, name = parse_table(table)
+        changes = [LocalChange(schema, name, _checked(row.key), _checked(row.columns)) for row in rows]
+        if not changes:
+            raise UsageError("there is nothing to write")
+        return _receipt(table, await self._write(lambda engine: engine.write(changes)))
+
+    def _peer_views(self, tx: Tx) -> list[PeerView]:
+        own = meta.read_bytes(tx, meta.SITE)
+        return peer_views(tx, self._membership(tx), own, self._heard())
+
+    def _status(self, tx: Tx) -> Status:
+        site = meta.read_bytes(tx, meta.SITE)
+        member = self._membership(tx).by_site.get(site)
+        tables = reading.table_views(tx)
+        events, waiting = queries.event_counts(tx)
+        return Status(
+            running=False,
+            site=site_text(site),
+            short=short_text(site),
+            name=self.home.config.name or (member.name if member else ""),
+            mesh_tag=mesh_tag(meta.read_bytes(tx, meta.MESH_ID)).hex(),
+            home=str(self.home.path),
+            database=str(self.home.database_path),
+            peers=self._peer_views(tx),
+            role=member.role if member else "none",
+            retired=member is not None and member.cutoff is not None,
+            software=SOFTWARE,
+            hlc=meta.read_clock(tx)[:],
+            tables=len(tables),
+            rows=sum(view.rows for view in tables),
+            events=events,
+            held=waiting,
+            open_invites=invites.open_count(tx, wall_ms()),
+            notices=reading.notice_views(tx),
+        )
+
+
+@asynccontextmanager
+async def open_local(home: Home, *, writing: bool) -> AsyncIterator[LocalNode]:
+    """The store of a node that does not run; whoever writes holds the home's lock."""
+    key = home.site_key() if writing else None
+    storage = await asyncio.to_thread(Storage.open, home.database_path, key)
+    try:
+        yield LocalNode(home, storage)
+    finally:
+        await storage.close()
+
+
+def addresses_of(listen: str, port: int) -> list[str]:
+    """Where others can reach a node that listens there: every address of this device, or the one."""
+    from meshnode.net.addresses import Address, invite_addresses, local_interfaces  # of no use to most verbs
+
+    if not ip_address(listen).is_unspecified:
+        return [Address(listen, port).text()]
+    return [each.text() for each in invite_addresses(local_interfaces(), port)]
+
+
+def _checked(values: Values) -> Values:
+    return {name: checked_value(value) for name, value in values.items()}
+
+
+def _receipt(table: str, events: Sequence[Event]) -> Receipt:
+    return Receipt(
+        table=table,
+        events=len(events),
+        hlc=events[-1].hlc[:],
+        event_ids=[event.event_id.hex() for event in events],
+    )
+
+
+def _with_reason(result: WaitResult, reason: str) -> WaitResult:
+    return WaitResult(complete=False, members=result.members, behind=result.behind, reason=reason)

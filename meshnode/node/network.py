@@ -1,0 +1,312 @@
+"""The running node's network: the endpoint, the finder, and one driver per link (profile §7, §8, §10)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+
+from meshnode.errors import CloseCode, MeshError
+from meshnode.limits import INTRODUCE_BYTES
+from meshnode.model.delivery import Committed
+from meshnode.model.frames import Hello
+from meshnode.model.membership import Membership
+from meshnode.model.pairing import NONCE_BYTES, Ends
+from meshnode.model.site import short_text
+from meshnode.net.addresses import Address
+from meshnode.net.endpoint import ALPN_PAIRING, ALPN_SYNC, Admission, Endpoint, EndpointIdentity, Link
+from meshnode.node.ceremony import UnknownInvites, invite_over
+from meshnode.node.dialing import Attempt
+from meshnode.node.drive import Hooks, PeerDriver
+from meshnode.node.finding import Finder
+from meshnode.node.jobs import StoreJobs
+from meshnode.node.peering import Heard
+from meshnode.node.settings import NetworkSettings
+from meshnode.node.storage import Storage, wall_ms
+from meshnode.store import invites, peers
+from meshnode.store.database import Tx
+from meshnode.sync.greeting import Greeting
+from meshnode.sync.session import Session
+
+BOOT_BYTES = 8  # profile §8
+_ITEM_HEAD = 8  # bytes, more than CBOR puts around one record
+
+logger = logging.getLogger("meshnode.network")
+
+
+class Network:
+    """Everything that has a socket. Made at start and when the owner lets a node talk again; `stop` ends it."""
+
+    def __init__(self, settings: NetworkSettings, storage: Storage) -> None:
+        self.settings = settings
+        self.jobs = StoreJobs(storage, settings.scope)
+        self.publishing = settings.publishing
+        self.recovering = False  # restored from an old copy: no authoring until a peer answered (profile §8)
+        self._storage = storage
+        self._boot = secrets.token_bytes(BOOT_BYTES)
+        self._hooks = Hooks(self._greeted, self._committed, self._moved, self._ended, self._rolled_back)
+        self._drivers: dict[Link, PeerDriver] = {}
+        self._heard: dict[bytes, Heard] = {}
+        self._met: set[bytes] = set()  # sites that know us: no introduction for them
+        self._introduction: tuple[bytes, ...] = ()
+        self._answer_until = 0  # pairing is answered until then
+        self._generation = -1
+        self._unknown = UnknownInvites(wall_ms)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._finder = Finder(
+            settings,
+            self._boot,
+            key_of=lambda site: self._membership.key_of(site),
+            dial=self._dial,
+            on_worked=self._dial_worked,
+            on_failed=self._dial_failed,
+            on_notice=self._notice,
+        )
+        self._endpoint: Endpoint
+
+    # --- life
+
+    async def start(self) -> None:
+        """Listen, announce, dial. TransportError where the port cannot be used; then nothing runs."""
+        config = self.settings.config
+        self._endpoint = await Endpoint.create(
+            "" if config.listen == "::" else config.listen,
+            config.port,
+            identity=EndpointIdentity.create(self.settings.mesh_id, self.settings.key, wall_ms()),
+            admit=self._admit,
+            on_link=self._linked,
+            on_notice=self._notice,
+        )
+        kept = await self._storage.read(_kept)
+        self._met = set(kept.met)
+        self._answer_until = kept.answer_until
+        await self.membership_changed()
+        self._finder.start(self.port, self._members(), kept.addresses)
+
+    async def stop(self, code: CloseCode, reason: str) -> None:
+        """Say goodbye to everybody and give the port back; jobs under way finish."""
+        drivers = list(self._drivers.values())
+        for driver in drivers:
+            driver.goodbye(code, reason)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._finder.stop()
+        await self._endpoint.close(code, reason)
+        for driver in drivers:
+            await driver.stopped()
+
+    # --- what the node asks
+
+    @property
+    def port(self) -> int:
+        """The UDP port."""
+        return self._endpoint.port
+
+    @property
+    def discovery_state(self) -> str:
+        """`on`, `off`, or why it is limited."""
+        return self._finder.state
+
+    @property
+    def heard(self) -> dict[bytes, Heard]:
+        """What is known of each peer beyond the database."""
+        for driver in self._live():
+            self._remember(driver)
+        return self._heard
+
+    # --- what the node tells
+
+    def log_grew(self) -> None:
+        """This node wrote something: offer it."""
+        for driver in self._live():
+            driver.log_grew()
+
+    def invite_opened(self, until_ms: int) -> None:
+        """Answer pairing until then."""
+        self._answer_until = max(self._answer_until, until_ms)
+
+    async def membership_changed(self) -> None:
+        """Judge links, dials and sightings again, and ask for what a new standing makes acceptable (profile §9)."""
+        self._generation = self._storage.engine.context.generation
+        shown = await self.jobs.introduction()
+        self._introduction = shown if sum(map(len, shown)) + _ITEM_HEAD * len(shown) < INTRODUCE_BYTES else ()
+        self._endpoint.recheck()
+        self._finder.members(self._members())
+        for driver in self._live():
+            driver.requests(await self.jobs.outstanding(driver.peer))
+
+    # --- links
+
+    def _admit(self, site: bytes, public_key: bytes, alpn: str) -> Admission:
+        """Profile §7: in the keyring with that key and not retired; for pairing, only while an invite is open."""
+        membership = self._membership
+        if membership.retired(site) is not None:
+            return Admission.RETIRED
+        if alpn == ALPN_PAIRING:
+            return Admission.UNKNOWN if wall_ms() <= self._answer_until else Admission.REFUSED
+        known = membership.key_of(site)
+        if known is None:
+            return Admission.UNKNOWN
+        return Admission.MEMBER if known == public_key else Admission.REFUSED
+
+    def _linked(self, link: Link) -> None:
+        if link.alpn == ALPN_PAIRING:
+            self._spawn(self._pair(link, self._ceremony(link)))
+            return
+        greeting = Greeting(
+            site=self.settings.key.site,
+            name=self.settings.name,
+            software=self.settings.software,
+            boot=self._boot,
+            scope=self.settings.scope.patterns,
+            introduce=() if link.site in self._met else self._introduction,
+        )
+        session = Session(greeting, link.site, admitted=link.admitted)
+        driver = PeerDriver(link, session, self.jobs, self._hooks, wall_ms)
+        driver.publish(self.publishing)
+        self._drivers[link] = driver
+        if link.live:
+            driver.start()
+
+    def _greeted(self, driver: PeerDriver, hello: Hello) -> None:
+        self._met.add(driver.peer)
+        self._finder.linked(driver.peer)
+        self._heard[driver.peer] = Heard(newest=hello.max_hlc.get(driver.peer))
+        logger.info("linked to %s %s", short_text(driver.peer), driver.link.remote_address)
+        self._moved(driver)
+
+    def _committed(self, driver: PeerDriver, result: Committed) -> None:
+        if result.answered:
+            self.recovering = False
+        if result.membership_changed or self._storage.engine.context.generation != self._generation:
+            self._spawn(self.membership_changed())
+        if result.added:
+            for other in self._live():
+                if other is not driver:
+                    other.log_grew()
+        self._moved(driver)
+
+    def _moved(self, _driver: PeerDriver) -> None:
+        self._storage.changed.ring()
+
+    def _ended(self, driver: PeerDriver, code: CloseCode | None, reason: str) -> None:
+        self._remember(driver)
+        self._drivers.pop(driver.link, None)
+        if not any(other.peer == driver.peer for other in self._live()):
+            self._heard[driver.peer] = replace(self._heard[driver.peer], linked=False, note=_why(code, reason))
+            self._finder.unlinked(driver.peer, code)
+        if not self._drivers:
+            self.recovering = False
+        if code is CloseCode.TWIN:
+            self._stop_publishing(driver.peer)
+        logger.info("the link to %s ended: %s", short_text(driver.peer), reason or code)
+        self._storage.changed.ring()
+
+    def _rolled_back(self) -> None:
+        self.recovering = True
+
+    def _stop_publishing(self, peer: bytes) -> None:
+        """Somebody saw this site live twice: neither copy offers anything until its owner chose (profile §8)."""
+        self.publishing = False
+        for driver in self._live():
+            driver.publish(False)
+        text = f"{short_text(peer)} saw another copy of this node alive: stop one of them, then start this one again"
+        self._spawn(self.jobs.surface("twin", None, text))
+
+    # --- pairing
+
+    def _ceremony(self, link: Link) -> Coroutine[None, None, bytes | None]:
+        """Attached before this returns: the joiner's first frame may already be on its way."""
+        ends = Ends(
+            mesh_id=self.settings.mesh_id,
+            inviter=self.settings.key.site,
+            inviter_spki=link.own_spki,
+            joiner_public_key=link.public_key,
+            joiner_spki=link.spki,
+        )
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        return invite_over(link, ends, self.jobs, name=self.settings.name, nonce=nonce, unknown=self._unknown)
+
+    async def _pair(self, link: Link, ceremony: Coroutine[None, None, bytes | None]) -> None:
+        if await ceremony is not None:
+            logger.info("%s joined the mesh", short_text(link.site))
+            await self.membership_changed()
+            self.log_grew()
+
+    # --- dialing
+
+    async def _dial(self, address: Address, expect_site: bytes | None) -> bytes:
+        link = await self._endpoint.dial(address.host, address.port, alpn=ALPN_SYNC, expect_site=expect_site)
+        return link.site
+
+    def _dial_worked(self, site: bytes, address: Address) -> None:
+        self._spawn(self.jobs.worked(site, address.text()))
+
+    def _dial_failed(self, attempt: Attempt, reason: str) -> None:
+        site = attempt.expect_site
+        logger.info("dialing %s failed: %s", short_text(site) if site else attempt.addresses[0].text(), reason)
+        if site is not None:
+            self._heard[site] = replace(self._heard.get(site, Heard()), note=reason)
+
+    # --- the rest
+
+    @property
+    def _membership(self) -> Membership:
+        return self._storage.engine.context.membership
+
+    def _members(self) -> list[bytes]:
+        return [member.site for member in self._membership.members() if member.cutoff is None]
+
+    def _live(self) -> list[PeerDriver]:
+        return [driver for link, driver in self._drivers.items() if link.live and not link.closed]
+
+    def _remember(self, driver: PeerDriver) -> None:
+        self._heard[driver.peer] = replace(
+            self._heard.get(driver.peer, Heard()),
+            linked=driver.session.hello is not None and not driver.link.closed,
+            address=driver.link.remote_address,
+            opened_by_us=driver.link.opened_by_us,
+            note="",
+            told=driver.session.peer_watermarks,
+            allows=driver.offered.scope.contains,
+        )
+
+    def _notice(self, kind: str, site: bytes | None, text: str) -> None:
+        self._spawn(self.jobs.surface(kind, site, text))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(_logged(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _logged(work: Coroutine[None, None, None]) -> None:
+    try:
+        await work
+    except MeshError as error:
+        logger.error("%s", error)
+    except Exception:
+        logger.exception("a background task of the network failed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the database remembers of peers when the network starts."""
+
+    met: frozenset[bytes]
+    addresses: dict[bytes, list[str]]
+    answer_until: int
+
+
+def _kept(tx: Tx) -> _Kept:
+    return _Kept(frozenset(peers.all_heard(tx)), peers.addresses(tx), invites.answered_until(tx) or 0)
+
+
+def _why(code: CloseCode | None, reason: str) -> str:
+    """What an operator needs to know of a link's end; an ordinary one needs no word."""
+    if code in (None, CloseCode.DONE, CloseCode.SHUTTING_DOWN, CloseCode.DUPLICATE):
+        return ""
+    return f"the last link ended: {reason or code.name.lower().replace('_', ' ')}"

@@ -1,0 +1,215 @@
+"""Node: one device of the mesh as an async context manager, the thing that people embed and that `meshnode up` runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from meshnode.engine.engine import Engine
+from meshnode.engine.links import note_scope
+from meshnode.errors import BusyError, CloseCode, ConfigError, ProtocolError
+from meshnode.limits import INVITE_TTL_MS
+from meshnode.model.membership import Membership
+from meshnode.model.scope import Scope
+from meshnode.node.bell import Bell
+from meshnode.node.config import Config
+from meshnode.node.founding import found
+from meshnode.node.home import Home, default_home
+from meshnode.node.local import SOFTWARE, LocalNode, addresses_of
+from meshnode.node.lock import LOCK_WAIT_S, HomeLock, lock_alone
+from meshnode.node.network import Network
+from meshnode.node.peering import Heard, wait_result
+from meshnode.node.settings import NetworkSettings
+from meshnode.node.storage import Storage, wall_ms
+from meshnode.node.views import InviteView, Status, WaitResult
+from meshnode.store.database import Tx
+
+T = TypeVar("T")
+
+WAIT_LOOK_S = 1.0  # seconds at most between two looks of `wait`
+
+
+class Node(LocalNode):
+    """A running node. `async with Node(folder) as node:` founds a mesh there if none was founded or joined yet.
+
+    `home` is the node's folder (default: `MESHNODE_HOME`, else the platform's data folder); `config` stands for what
+    its `config.toml` says. Entering raises BusyError where another process runs the node and goes on doing so for
+    `patience_s` seconds, StoreError or TransportError where the database or the UDP port cannot be used. One event
+    loop only; every method is a coroutine.
+    """
+
+    def __init__(
+        self,
+        home: Home | str | os.PathLike[str] | None = None,
+        *,
+        config: Config | None = None,
+        patience_s: float = LOCK_WAIT_S,
+    ) -> None:
+        self.home = home if isinstance(home, Home) else Home(Path(home) if home is not None else default_home())
+        self._config = config
+        self._patience_s = patience_s
+        self._lock: HomeLock | None = None
+        self._network: Network | None = None
+        self._started_ms = 0
+        self._closed = asyncio.Event()
+        self._last_heard: Mapping[bytes, Heard] = {}
+        self._switching = asyncio.Lock()
+
+    # --- life
+
+    async def __aenter__(self) -> Node:
+        self.home.prepare()
+        self._lock = await lock_alone(self.home.lock_path, "up", wait_s=self._patience_s)
+        try:
+            await self._open()
+        except BaseException:
+            await self._shut()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self._shut()
+
+    async def wait_closed(self) -> None:
+        """Until the node has been left."""
+        await self._closed.wait()
+
+    async def _open(self) -> None:
+        if not self.home.founded:
+            await found(self.home, name=(self._config and self._config.name) or platform.node() or "meshnode")
+        self.home = Home.load(self.home.path)
+        self._config = self._config or self.home.config
+        key = self.home.site_key()
+        self.storage = await asyncio.to_thread(Storage.open, self.home.database_path, key)
+        engine = self.storage.engine
+        self._settings = NetworkSettings(
+            key=key,
+            mesh_id=engine.context.mesh_id,
+            name=self._config.name or self.home.config.name or platform.node(),
+            software=SOFTWARE,
+            config=msgspec.structs.replace(self._config, port=self._config.port or self.home.config.port),
+            scope=_scope(self._config),
+            publishing=engine.incarnation == self.home.incarnation(),
+        )
+        await self.storage.write(lambda engine: note_scope(engine.context, self._settings.scope))
+        self._started_ms = wall_ms()
+        await self._connect()
+        if not self._settings.publishing:
+            await self._warn_of_copy()
+
+    async def _shut(self) -> None:
+        self._closed.set()
+        await self._disconnect()
+        if hasattr(self, "storage"):
+            self.storage.changed.ring()
+            await self.storage.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    async def _connect(self) -> None:
+        network = Network(self._settings, self.storage)
+        await network.start()
+        self._network = network
+
+    async def _disconnect(self) -> None:
+        network, self._network = self._network, None
+        if network is not None:
+            self._last_heard = {site: replace(each, linked=False) for site, each in network.heard.items()}
+            await network.stop(CloseCode.SHUTTING_DOWN, "shutting down")
+
+    async def _warn_of_copy(self) -> None:
+        """The database was copied or restored alone (profile §8): say so, and offer nothing until somebody chose."""
+        assert self._network is not None
+        text = (
+            "the database is not the one that belongs to this home: nothing is offered to others until that is settled"
+        )
+        await self._network.jobs.surface("incarnation", None, text)
+
+    # --- what a running node does otherwise
+
+    async def status(self) -> Status:
+        """How the node is."""
+        status = await super().status()
+        network = self._network
+        return msgspec.structs.replace(
+            status,
+            running=True,
+            online=network is not None,
+            name=self._settings.name,
+            pid=os.getpid(),
+            port=network.port if network else self._settings.config.port,
+            addresses=self._invite_addresses(),
+            started_ms=self._started_ms,
+            publishing=network.publishing if network else self._settings.publishing,
+            discovery=network.discovery_state if network else "off",
+        )
+
+    async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
+        """Open an invite and answer whoever comes with it."""
+        view = await super().invite(ttl_ms)
+        if self._network is not None:
+            self._network.invite_opened(view.expires_ms)
+        return view
+
+    async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
+        """Until everybody has everything, or `timeout_s` seconds are over."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        while True:
+            rung = self.storage.changed.listen()
+            result = wait_result(await self.peers(), live_only=live_only)
+            left = end - loop.time()
+            if result.complete or left <= 0 or self._ended():
+                return result
+            await Bell.wait(rung, min(left, WAIT_LOOK_S))
+
+    async def set_online(self, online: bool) -> None:
+        """Cut this node off, or let it talk again; local reads and writes go on."""
+        async with self._switching:
+            if online and self._network is None:
+                await self._connect()
+            elif not online:
+                await self._disconnect()
+
+    # --- what LocalNode leaves open
+
+    def _membership(self, _tx: Tx) -> Membership:
+        return self.storage.engine.context.membership
+
+    def _heard(self) -> Mapping[bytes, Heard]:
+        return self._network.heard if self._network is not None else self._last_heard
+
+    def _poll_s(self) -> float | None:
+        return None
+
+    def _ended(self) -> bool:
+        return self._closed.is_set()
+
+    def _invite_addresses(self) -> list[str]:
+        port = self._network.port if self._network is not None else self._settings.config.port
+        return addresses_of(self._settings.config.listen, port)
+
+    async def _write(self, job: Callable[[Engine], T]) -> T:
+        if self._network is not None and self._network.recovering:
+            raise BusyError("this node was restored from an older copy and waits for its own history from a peer")
+        result = await self.storage.write(job)
+        if self._network is not None:
+            self._network.log_grew()
+        return result
+
+
+def _scope(config: Config) -> Scope:
+    try:
+        return Scope(tuple(config.scope))
+    except ProtocolError as error:
+        raise ConfigError(f"scope: {error}") from error

@@ -1,0 +1,98 @@
+"""The node's database behind two threads: one writes, one reads; nothing on the event loop waits for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from meshnode.engine.engine import Engine
+from meshnode.engine.environment import Environment
+from meshnode.errors import UsageError
+from meshnode.model.site import SiteKey, short_text
+from meshnode.node.bell import Bell
+from meshnode.store.database import Database, Tx
+from meshnode.store.notices import Notice
+from meshnode.store.reader import Reader
+from meshnode.store.writer import writer_executor
+
+T = TypeVar("T")
+
+logger = logging.getLogger("meshnode.notices")
+
+
+def wall_ms() -> int:
+    """The wall clock in milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def environment() -> Environment:
+    """The world outside, as a node in production sees it."""
+    return Environment(wall_ms=wall_ms, random_bytes=secrets.token_bytes, sqlite=sqlite3)
+
+
+class Storage:
+    """Reads on one thread, writes on another; `changed` rings after every write."""
+
+    def __init__(self, path: Path, engine: Engine | None) -> None:
+        self.path = path
+        self.changed = Bell()
+        self._engine = engine
+        self._reader = Reader(path, sqlite=sqlite3)
+        self._readers: Executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="meshnode-reader")
+        self._writers: Executor | None = writer_executor() if engine is not None else None
+
+    @classmethod
+    def open(cls, path: Path, key: SiteKey | None) -> Storage:
+        """The database of a node; without a key it is only read. StoreError where it cannot be used."""
+        if key is None:
+            return cls(path, None)
+        return cls(path, Engine.open(Database(path, sqlite=sqlite3), environment(), key))
+
+    @property
+    def engine(self) -> Engine:
+        """What writes; UsageError where this storage only reads."""
+        if self._engine is None:
+            raise UsageError("the node was opened for reading only")
+        return self._engine
+
+    async def read(self, query: Callable[[Tx], T]) -> T:
+        """Run one query over one snapshot."""
+
+        def run() -> T:
+            with self._reader.snapshot() as tx:
+                return query(tx)
+
+        return await asyncio.wrap_future(self._readers.submit(run))
+
+    async def write(self, job: Callable[[Engine], T]) -> T:
+        """Run one job on the writer thread; what it committed is on disk when this returns."""
+        engine, writers = self.engine, self._writers
+        assert writers is not None
+
+        def run() -> tuple[T, list[Notice]]:
+            return job(engine), engine.context.take_surfaced()
+
+        # A cancelled caller does not stop a job that runs: the database decides, and the bell rings all the same.
+        result, surfaced = await asyncio.shield(asyncio.wrap_future(writers.submit(run)))
+        for notice in surfaced:
+            logger.warning("%s %s %s: %s", notice.kind, short_text(notice.site), notice.table, notice.sample)
+        self.changed.ring()
+        return result
+
+    async def close(self) -> None:
+        """Finish what is queued and close both connections."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._readers.shutdown()
+        self._reader.close()
+        if self._writers is not None and self._engine is not None:
+            self._writers.submit(self._engine.close).result()
+            self._writers.shutdown()

@@ -1,0 +1,156 @@
+"""The dialer: races addresses, cancels the losers, reports, and goes on after every failure (profile §11)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from meshnode.errors import CloseCode, TransportError
+from meshnode.net.addresses import Address
+from meshnode.node.dialer import Dialer
+from meshnode.node.dialing import Attempt, DialPlan, DialPolicy
+
+OWN, PEER = b"\x01" * 16, b"\x02" * 16
+DEAD, SLOW, LIVE = Address("10.0.0.1", 1), Address("10.0.0.2", 1), Address("10.0.0.3", 1)
+LIMIT_S = 5.0
+
+
+class Network:
+    """Addresses that answer, refuse or stay silent; remembers who was dialed and who was cancelled."""
+
+    def __init__(self) -> None:
+        self.answers: dict[Address, bytes | TransportError | OSError] = {}
+        self.dialed: list[Address] = []
+        self.cancelled: list[Address] = []
+        self.silence = asyncio.Event()  # set once somebody waits for an address that never answers
+
+    async def dial(self, address: Address, expect_site: bytes | None) -> bytes:
+        self.dialed.append(address)
+        answer = self.answers.get(address)
+        if answer is None:
+            self.silence.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cancelled.append(address)
+                raise
+        if isinstance(answer, bytes):
+            return answer
+        assert answer is not None
+        raise answer
+
+
+class Rig:
+    def __init__(self, network: Network, stagger_s: float) -> None:
+        self.plan = DialPlan(OWN, lambda: 0.0, DialPolicy(base_s=0.01))
+        self.plan.members([PEER], 0.0)
+        self.worked: asyncio.Queue[tuple[bytes, Address]] = asyncio.Queue()
+        self.failed: asyncio.Queue[tuple[Attempt, str]] = asyncio.Queue()
+        self.dialer = Dialer(
+            self.plan,
+            network.dial,
+            now=self.now,
+            on_worked=self.on_worked,
+            on_failed=lambda attempt, text: self.failed.put_nowait((attempt, text)),
+            stagger_s=stagger_s,
+        )
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def on_worked(self, site: bytes, address: Address) -> None:
+        self.plan.linked(site, self.now())
+        self.worked.put_nowait((site, address))
+
+    def see(self, *addresses: Address) -> None:
+        self.plan.seen(PEER, b"", addresses, self.now())
+        self.dialer.wake()
+
+
+@contextlib.asynccontextmanager
+async def running(network: Network, stagger_s: float = 0.0) -> AsyncIterator[Rig]:
+    rig = Rig(network, stagger_s)
+    task = asyncio.create_task(rig.dialer.run())
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            yield rig
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_the_first_address_to_answer_wins_and_the_silent_ones_are_cancelled() -> None:
+    network = Network()
+    network.answers = {DEAD: OSError(101, "Network is unreachable"), LIVE: PEER}
+    async with running(network) as rig:
+        rig.see(DEAD, SLOW, LIVE)
+        assert await rig.worked.get() == (PEER, LIVE)
+    assert network.dialed == [DEAD, SLOW, LIVE]
+    assert network.cancelled == [SLOW]
+
+
+async def test_a_quick_first_answer_leaves_the_others_alone() -> None:
+    network = Network()
+    network.answers = {LIVE: PEER}
+    async with running(network, stagger_s=LIMIT_S) as rig:
+        rig.see(LIVE, SLOW)
+        await rig.worked.get()
+    assert network.dialed == [LIVE]
+
+
+async def test_a_refused_address_does_not_wait_for_the_stagger() -> None:
+    network = Network()
+    network.answers = {DEAD: TransportError("refused"), LIVE: PEER}
+    async with running(network, stagger_s=2 * LIMIT_S) as rig:
+        rig.see(DEAD, LIVE)
+        assert await rig.worked.get() == (PEER, LIVE)
+
+
+async def test_when_all_fail_the_site_s_own_answer_is_reported_and_it_is_tried_again() -> None:
+    network = Network()
+    network.answers = {DEAD: OSError(111, "refused"), LIVE: TransportError("shutting down", CloseCode.SHUTTING_DOWN)}
+    async with running(network) as rig:
+        rig.see(DEAD, LIVE)
+        attempt, text = await rig.failed.get()
+        assert attempt.target == PEER
+        assert "shutting down" in text
+        assert LIVE.text() in text
+        network.answers[LIVE] = PEER
+        assert await rig.worked.get() == (PEER, LIVE)
+
+
+async def test_a_site_that_refuses_lastingly_is_not_hammered() -> None:
+    network = Network()
+    network.answers = {LIVE: TransportError("not a member", CloseCode.NOT_A_MEMBER)}
+    async with running(network) as rig:
+        rig.see(LIVE)
+        await rig.failed.get()
+        due = rig.plan.next_due()
+        assert due is not None
+        assert due - rig.now() > 10.0
+
+
+async def test_stopping_cancels_what_is_under_way() -> None:
+    network = Network()
+    async with running(network) as rig:
+        rig.see(SLOW)
+        await network.silence.wait()
+    assert network.cancelled == [SLOW]
+
+
+async def test_a_dial_that_was_cancelled_under_us_is_a_failure_like_any_other() -> None:
+    network = Network()
+    gave_up = asyncio.Event()
+
+    async def dial(address: Address, expect_site: bytes | None) -> bytes:
+        gave_up.set()
+        raise asyncio.CancelledError
+
+    network.dial = dial  # type: ignore[method-assign]
+    async with running(network) as rig:
+        rig.see(LIVE)
+        _, text = await rig.failed.get()
+        assert gave_up.is_set()
+        assert LIVE.text() in text

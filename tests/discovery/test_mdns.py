@@ -1,0 +1,324 @@
+"""Discovery's supervision on a responder that does as it is told: retries, reasons, floods, changes (profile §11)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import cast
+
+import pytest
+from support.announcer import MESH_ID, service_of, site_key
+from zeroconf import NonUniqueNameException
+from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
+
+from meshnode.errors import UsageError
+from meshnode.limits import MULTICAST_INTERFACES, RESOLVES_AT_ONCE
+from meshnode.net.addresses import Interface, local_interfaces, loopback_interfaces
+from meshnode.net.mdns import ONLY_LOOPBACK, UNHEARD, Discovery
+from meshnode.net.multicast import Paths, multicast_paths
+from meshnode.net.pace import DiscoveryState, Pace
+from meshnode.net.responder import LABEL_BYTES, Resolved, Responder, Service, instance_label
+from meshnode.net.sightings import Sighting, attestation_opener
+
+LIMIT_S = 5.0
+QUICK = Pace(rescan_s=0.005, heard_s=0.02, sweep_s=0.01, browse_s=0.0, retry_s=0.005, retry_cap_s=0.02)
+OWN_INSTANCE = "own._meshnode._udp.local."
+
+
+class Wire:
+    """What the fake responders of one discovery share."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.broken: list[Exception] = []  # raised by the next lives, one each
+        self.echo = True  # whether an announcement comes back
+        self.known: dict[str, Resolved] = {}
+        self.silent = asyncio.Event()  # set: questions are answered with nothing
+        self.asking = 0
+        self.live: FakeResponder | None = None
+
+    def make(self, paths: Paths, on_instance: Callable[[str, bool], None], ttl_s: int) -> Responder:
+        if self.broken:
+            raise self.broken.pop(0)
+        self.live = FakeResponder(self, on_instance)
+        return cast(Responder, self.live)
+
+
+class FakeResponder:
+    def __init__(self, wire: Wire, on_instance: Callable[[str, bool], None]) -> None:
+        self._wire = wire
+        self.on_instance = on_instance
+        self.own_instance = OWN_INSTANCE
+
+    async def browse(self) -> None:
+        self._wire.log.append("browse")
+
+    async def announce(self, service: Service, addresses: tuple[str, ...]) -> None:
+        self._wire.log.append(f"announce {service.port} {','.join(addresses)}")
+        if self._wire.echo:
+            self.on_instance(OWN_INSTANCE, False)
+
+    async def change(self, service: Service, addresses: tuple[str, ...]) -> None:
+        self._wire.log.append(f"change {service.port} {','.join(addresses)}")
+
+    def cached(self, instance: str) -> Resolved | None:
+        return self._wire.known.get(instance)
+
+    async def resolve(self, instance: str, timeout_s: float) -> Resolved | None:
+        self._wire.asking += 1
+        await self._wire.silent.wait()
+        return None
+
+    async def close(self) -> None:
+        self._wire.log.append("close")
+
+
+class Rig:
+    def __init__(self, pace: Pace, service: Service | None) -> None:
+        self.wire = Wire()
+        self.interfaces = loopback_interfaces()
+        self.scans = 0
+        self.networks = asyncio.Event()
+        self.sightings: asyncio.Queue[Sighting] = asyncio.Queue()
+        self.gone: asyncio.Queue[bytes] = asyncio.Queue()
+        self.notices: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        keys = {site_key(2).site: site_key(2).public_key}
+        self.discovery = Discovery(
+            service,
+            open_attestation=attestation_opener(MESH_ID, keys.get),
+            on_sighting=self.sightings.put_nowait,
+            on_gone=self.gone.put_nowait,
+            on_notice=lambda kind, site, text: self.notices.put_nowait((kind, text)),
+            random=lambda: 1.0,
+            on_network=self.networks.set,
+            scan=self.scan,
+            responder=self.wire.make,
+            pace=pace,
+        )
+
+    def hear(self, instance: str, gone: bool = False) -> None:
+        assert self.wire.live is not None
+        self.wire.live.on_instance(instance, gone)
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        while not true():  # noqa: ASYNC110 - polls what has no event of its own; `running` sets the deadline
+            await asyncio.sleep(0.001)
+
+    async def rounds(self, count: int) -> None:
+        """Until discovery has looked at the interfaces so many times more."""
+        wanted = self.scans + count
+        await self.until(lambda: self.scans >= wanted)
+
+    def scan(self) -> tuple[Interface, ...]:
+        self.scans += 1
+        return self.interfaces
+
+
+@contextlib.asynccontextmanager
+async def running(pace: Pace = QUICK, *, announces: bool = True) -> AsyncIterator[Rig]:
+    rig = Rig(pace, service_of({"who": 1}) if announces else None)
+    rig.discovery.start()
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            yield rig
+    finally:
+        await rig.discovery.stop()
+
+
+def resolved(who: int, instance: str, **options: object) -> Resolved:
+    service = service_of({"who": who, **options})
+    properties: dict[bytes, bytes | None] = {
+        b"v": b"1",
+        b"tag": service.tag.hex().encode(),
+        b"site": service.site.hex().encode(),
+        b"att": service.attestation,
+    }
+    return Resolved(instance, service.port, ("10.0.0.1",), properties)
+
+
+async def test_every_failure_becomes_a_reason_and_is_retried() -> None:
+    async with running() as rig:
+        rig.wire.broken = [OSError(19, "No such device"), RuntimeError("odd"), OSError(98, "Address in use")]
+        reasons = [(await rig.notices.get())[1] for _ in range(3)]
+        assert reasons == ["[Errno 19] No such device", "RuntimeError: odd", "[Errno 98] Address in use"]
+        await rig.until(lambda: rig.discovery.state.working)
+
+
+async def test_the_same_reason_is_told_once() -> None:
+    async with running() as rig:
+        rig.wire.broken = [OSError(98, "Address in use") for _ in range(5)]
+        await rig.until(lambda: rig.discovery.state.working)
+        assert [text for kind, text in rig.notices._queue] == ["[Errno 98] Address in use", ONLY_LOOPBACK]  # type: ignore[attr-defined]
+
+
+async def test_not_hearing_oneself_is_told_and_withdrawn_when_it_changes() -> None:
+    async with running() as rig:
+        rig.wire.echo = False
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(True, UNHEARD))
+        rig.hear(OWN_INSTANCE)
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(True, ONLY_LOOPBACK))
+
+
+async def test_no_interface_is_a_reason_and_interfaces_that_come_are_used() -> None:
+    async with running() as rig:
+        rig.interfaces = ()
+        assert await rig.notices.get() == ("discovery", "no network interface has an address")
+        rig.interfaces = loopback_interfaces()
+        await rig.until(lambda: rig.discovery.state.working)
+
+
+async def test_an_address_that_comes_is_announced_without_a_goodbye() -> None:
+    async with running() as rig:
+        await rig.until(lambda: len(rig.wire.log) >= 2)
+        (loopback,) = loopback_interfaces()
+        address = local_interfaces()[0].addresses[0]
+        rig.interfaces = (Interface(loopback.name, loopback.index, (*loopback.addresses, address)),)
+        await rig.until(lambda: any(line.startswith("change") for line in rig.wire.log))
+        assert "close" not in rig.wire.log
+        assert rig.networks.is_set()
+
+
+async def test_another_port_is_announced_at_once() -> None:
+    async with running(Pace(rescan_s=LIMIT_S * 2)) as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        rig.discovery.update(service_of({"who": 1, "port": 5000}))
+        await rig.until(lambda: rig.wire.log[-1].startswith("change 5000"))
+
+
+async def test_refresh_asks_again_and_only_so_often() -> None:
+    async with running(Pace(rescan_s=0.005, browse_s=LIMIT_S * 2)) as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        rig.discovery.refresh()
+        await rig.rounds(5)
+        assert rig.wire.log.count("browse") == 1
+    async with running(Pace(rescan_s=LIMIT_S * 2, browse_s=0.0)) as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        rig.discovery.refresh()
+        await rig.until(lambda: rig.wire.log.count("browse") == 2)
+
+
+async def test_the_network_is_asked_again_from_time_to_time() -> None:
+    async with running(Pace(rescan_s=0.005, browse_s=LIMIT_S, requery_s=0.01)) as rig:
+        await rig.until(lambda: rig.wire.log.count("browse") >= 3)
+
+
+async def test_seen_lost_and_gone() -> None:
+    async with running() as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        rig.wire.known["x"] = resolved(2, "x")
+        rig.hear("x")
+        assert (await rig.sightings.get()).verified
+        rig.hear("x", gone=True)
+        assert await rig.gone.get() == site_key(2).site
+
+
+async def test_a_record_that_ran_out_and_is_not_answered_for_is_gone() -> None:
+    async with running() as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        rig.wire.known["x"] = resolved(2, "x")
+        rig.hear("x")
+        await rig.sightings.get()
+        del rig.wire.known["x"]
+        rig.wire.silent.set()
+        assert await rig.gone.get() == site_key(2).site
+
+
+async def test_a_flood_of_names_is_bounded_and_one_notice() -> None:
+    async with running() as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        while not rig.notices.empty():
+            rig.notices.get_nowait()
+        for number in range(1000):
+            rig.hear(f"flood {number}")
+        await rig.until(lambda: rig.wire.asking == RESOLVES_AT_ONCE)
+        await rig.rounds(5)
+        assert rig.wire.asking == RESOLVES_AT_ONCE
+        for number in range(1000):
+            rig.wire.known[f"lie {number}"] = resolved(2, f"lie {number}", attested_port=1)
+            rig.hear(f"lie {number}")
+        kind, text = rig.notices.get_nowait()
+        assert kind == "announcement-ignored"
+        assert "another port" in text
+        assert rig.notices.empty()
+        assert rig.sightings.empty()
+
+
+async def test_without_an_announcement_it_only_browses() -> None:
+    async with running(announces=False) as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        await rig.rounds(10)
+        assert set(rig.wire.log) == {"browse"}
+        assert rig.discovery.state.reason == ONLY_LOOPBACK
+
+
+async def test_stop_says_goodbye_and_may_be_called_again() -> None:
+    async with running() as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        await rig.discovery.stop()
+        assert rig.wire.log[-1] == "close"
+        await rig.discovery.stop()
+
+
+def test_interfaces_that_cannot_multicast_are_named_with_the_reason() -> None:
+    (loopback,) = loopback_interfaces()
+    nowhere = Interface("ghost0", 9999, local_interfaces()[0].addresses[:0])
+    paths = multicast_paths((loopback, nowhere))
+    assert paths.hosts == ("127.0.0.1",)
+    assert not paths.beyond
+    assert paths.refused == ("ghost0: it has neither an IPv4 nor an IPv6 link-local address",)
+
+
+def test_only_so_many_interfaces_are_joined() -> None:
+    (loopback,) = loopback_interfaces()
+    many = tuple(Interface(f"lo:{number}", loopback.index, loopback.addresses) for number in range(40))
+    assert len(multicast_paths(many).hosts) == MULTICAST_INTERFACES
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("Kitchen", "Kitchen-27411066"),
+        ("a.b\tc", "a-b-c-27411066"),
+        ("", "node-27411066"),
+        (" . ", "--27411066"),
+        ("é" * 100, "é" * 27 + "-27411066"),
+        ("x" * 200, "x" * 54 + "-27411066"),
+    ],
+)
+def test_instance_labels_are_one_dns_label(name: str, label: str) -> None:
+    made = instance_label(service_of({"who": 1, "name": name}))
+    assert made == label
+    assert len(made.encode()) <= LABEL_BYTES
+
+
+async def test_a_neighbour_that_disputes_every_name_does_not_silence_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, bool]] = []
+
+    async def register(self: AsyncZeroconf, info: AsyncServiceInfo, **how: bool) -> asyncio.Future[None]:
+        calls.append(how)
+        if how.get("allow_name_change"):
+            raise NonUniqueNameException
+        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        sent.set_result(None)
+        return sent
+
+    monkeypatch.setattr(AsyncZeroconf, "async_register_service", register)
+    responder = Responder(multicast_paths(loopback_interfaces()), lambda name, gone: None, 120)
+    try:
+        await responder.announce(service_of({"who": 1}), ("127.0.0.1",))
+    finally:
+        await responder.close()
+    assert calls == [{"allow_name_change": True}, {"cooperating_responders": True}]
+    assert responder.own_instance == "host 1-27411066._meshnode._udp.local."
+
+
+async def test_an_attestation_too_large_for_a_txt_record_is_refused() -> None:
+    responder = Responder(multicast_paths(loopback_interfaces()), lambda name, gone: None, 120)
+    try:
+        service = service_of({"who": 1})
+        huge = Service(service.name, service.site, service.tag, service.port, bytes(252))
+        with pytest.raises(UsageError, match="TXT"):
+            await responder.announce(huge, ("127.0.0.1",))
+    finally:
+        await responder.close()

@@ -1,0 +1,235 @@
+"""What announcements amount to: proven or only seen, newest boot, bounds, forgeries (profile §11, §12)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.announcer import MESH_ID, boot_of, service_of, site_key
+
+from meshnode.errors import BadSignatureError, MalformedError, UnknownSignerError
+from meshnode.limits import ADDRESSES_PER_SITE, ANNOUNCEMENTS_PER_SITE, SEEN_SITES
+from meshnode.net.sightings import (
+    Announcement,
+    Attested,
+    Gone,
+    Ignored,
+    Sighting,
+    SightingBook,
+    attestation_opener,
+    parse_txt_untrusted,
+)
+
+TAG = bytes(8)
+OWN = b"o" * 16
+
+
+def site(number: int) -> bytes:
+    return hashlib.sha256(b"%d" % number).digest()[:16]
+
+
+@dataclass
+class Keyring:
+    """Opens attestations of the form `site ‖ port ‖ issued ‖ boot`; only known sites' verify."""
+
+    known: set[bytes] = field(default_factory=set)
+
+    def open(self, data: bytes) -> Attested:
+        if data == b"forged":
+            raise BadSignatureError("the signature does not verify")
+        attested = Attested(
+            data[:16], int.from_bytes(data[16:18], "big"), data[26:34], int.from_bytes(data[18:26], "big")
+        )
+        if attested.signer not in self.known:
+            raise UnknownSignerError("not in the keyring")
+        return attested
+
+
+def announce(number: int, *, instance: str = "", port: int = 4747, issued: int = 1, **changes: object) -> Announcement:
+    attestation = site(number) + port.to_bytes(2, "big") + issued.to_bytes(8, "big") + issued.to_bytes(8, "little")
+    fields: dict[str, object] = {
+        "instance": instance or f"i{number}",
+        "site": site(number),
+        "tag": TAG,
+        "port": port,
+        "addresses": (f"10.0.{number >> 8}.{number & 255}",),
+        "attestation": attestation,
+    }
+    return Announcement(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def book_of(*members: int) -> tuple[SightingBook, Keyring]:
+    keyring = Keyring({site(number) for number in members})
+    return SightingBook(OWN, keyring.open), keyring
+
+
+def only(news: list[Sighting | Gone | Ignored]) -> Sighting | Gone | Ignored:
+    assert len(news) == 1
+    return news[0]
+
+
+def test_a_member_is_verified_and_told_once() -> None:
+    book, _ = book_of(1)
+    sighting = only(book.saw(announce(1)))
+    assert isinstance(sighting, Sighting)
+    assert sighting.verified
+    assert sighting.boot
+    assert book.saw(announce(1)) == []
+    assert book.sightings() == [sighting]
+
+
+def test_a_stranger_is_seen_and_becomes_a_member_with_the_keyring() -> None:
+    book, keyring = book_of()
+    seen = only(book.saw(announce(1)))
+    assert isinstance(seen, Sighting)
+    assert not seen.verified
+    assert book.recheck() == []
+    keyring.known.add(site(1))
+    member = only(book.recheck())
+    assert isinstance(member, Sighting)
+    assert member.verified
+
+
+def test_our_own_announcement_is_not_a_sighting() -> None:
+    book, _ = book_of()
+    assert book.saw(announce(1, site=OWN)) == []
+
+
+@pytest.mark.parametrize(
+    "lie", [{"attestation": b"forged"}, {"port": 4748, "attestation": announce(1).attestation}, {"site": site(2)}]
+)
+def test_an_attestation_that_does_not_hold_is_ignored(lie: dict[str, Any]) -> None:
+    book, _ = book_of(1, 2)
+    assert isinstance(only(book.saw(announce(1, **lie))), Ignored)
+    assert book.sightings() == []
+
+
+def test_a_forged_replacement_takes_the_instance_down() -> None:
+    book, _ = book_of(1)
+    book.saw(announce(1))
+    ignored, gone = book.saw(announce(1, attestation=b"forged"))
+    assert isinstance(ignored, Ignored)
+    assert gone == Gone(site(1))
+
+
+@given(st.permutations([1, 2, 3]))
+def test_the_newest_boot_counts_in_any_order(order: list[int]) -> None:
+    book, _ = book_of(1)
+    for issued in order:
+        book.saw(announce(1, instance=f"i{issued}", issued=issued, port=4000 + issued))
+    assert [sighting.port for sighting in book.sightings()] == [4003]
+    moved = only(book.lost("i3"))
+    assert isinstance(moved, Sighting)
+    assert moved.port == 4002
+
+
+def test_an_instance_that_comes_back_counts_even_if_its_clock_stepped_back() -> None:
+    book, _ = book_of(1)
+    book.saw(announce(1, issued=9, port=4000))
+    again = only(book.saw(announce(1, issued=3, port=4001)))
+    assert isinstance(again, Sighting)
+    assert again.port == 4001
+
+
+def test_copies_of_an_attestation_cannot_hide_the_true_addresses() -> None:
+    book, _ = book_of(1)
+    book.saw(announce(1, instance="true", addresses=("10.0.0.1", "10.0.0.2")))
+    for copy in range(20):
+        spoofed = tuple(f"10.9.{copy}.{last}" for last in range(ADDRESSES_PER_SITE))
+        book.saw(announce(1, instance=f"copy{copy}", addresses=spoofed))
+    (sighting,) = book.sightings()
+    assert {"10.0.0.1", "10.0.0.2"} <= set(sighting.addresses)
+    assert len(sighting.addresses) == ADDRESSES_PER_SITE
+    assert len(book.instances()) == ANNOUNCEMENTS_PER_SITE
+
+
+def test_a_proven_instance_beats_unproven_ones_of_its_site() -> None:
+    book, keyring = book_of()
+    keyring.known.add(site(1))
+    other = announce(2, site=site(1), instance="odd")  # signed by a stranger, claims site 1
+    keyring.known.discard(site(2))
+    book.saw(other)
+    proven = book.saw(announce(1))
+    assert isinstance(only(proven), Sighting)
+    assert book.sightings()[0].verified
+
+
+def test_goodbye_of_the_last_instance_is_gone() -> None:
+    book, _ = book_of(1)
+    book.saw(announce(1, instance="a"))
+    book.saw(announce(1, instance="b", issued=2))
+    assert isinstance(only(book.lost("b")), Sighting)
+    assert book.lost("a") == [Gone(site(1))]
+    assert book.lost("a") == []
+
+
+def test_strangers_are_bounded_and_members_always_fit() -> None:
+    members = range(10_000, 10_010)
+    book, _ = book_of(*members)
+    for number in range(SEEN_SITES + 50):
+        book.saw(announce(number))
+    assert len(book.sightings()) == SEEN_SITES
+    for number in members:
+        gone, sighting = sorted(book.saw(announce(number)), key=lambda one: isinstance(one, Sighting))
+        assert isinstance(gone, Gone)
+        assert isinstance(sighting, Sighting)
+    assert len(book.sightings()) == SEEN_SITES
+    assert sum(sighting.verified for sighting in book.sightings()) == len(members)
+    assert book.saw(announce(1)) == [] or site(1) in {sighting.site for sighting in book.sightings()}
+
+
+def test_an_instance_that_changes_its_site_leaves_the_old_one() -> None:
+    book, _ = book_of(1, 2)
+    book.saw(announce(1, instance="x"))
+    news = book.saw(announce(2, instance="x"))
+    assert Gone(site(1)) in news
+    assert [sighting.site for sighting in book.sightings()] == [site(2)]
+
+
+GOOD = {b"v": b"1", b"tag": b"0" * 16, b"site": b"ab" * 16, b"att": b"x"}
+
+
+def test_a_good_txt_record_is_read() -> None:
+    announcement = parse_txt_untrusted("i", 4747, GOOD, ["10.0.0.1"])
+    assert announcement.site == b"\xab" * 16
+    assert announcement.tag == bytes(8)
+
+
+@pytest.mark.parametrize(
+    ("change", "port"),
+    [
+        ({b"v": b"2"}, 1), ({b"v": None}, 1), ({b"tag": b"0" * 15}, 1), ({b"tag": None}, 1), ({b"site": b"AB" * 16}, 1),
+        ({b"site": b" b" * 16}, 1), ({b"site": "é".encode() * 16}, 1), ({b"att": b""}, 1), ({b"att": None}, 1),
+        ({b"att": bytes(20_000)}, 1), ({}, None), ({}, 0), ({}, 70_000),
+    ],
+)  # fmt: skip
+def test_a_txt_record_of_another_shape_is_malformed(change: dict[bytes, bytes | None], port: int | None) -> None:
+    with pytest.raises(MalformedError):
+        parse_txt_untrusted("i", port, {**GOOD, **change}, [])
+
+
+@given(st.dictionaries(st.sampled_from([b"v", b"tag", b"site", b"att", b"x"]), st.none() | st.binary(max_size=40)))
+def test_no_txt_record_raises_anything_else(properties: dict[bytes, bytes | None]) -> None:
+    try:
+        parse_txt_untrusted("i", 1, properties, [])
+    except MalformedError:
+        return
+    assert properties[b"v"] == b"1"
+
+
+def test_real_attestations_open_under_their_mesh_and_key_only() -> None:
+    keys = {site_key(1).site: site_key(1).public_key}
+    opener = attestation_opener(MESH_ID, keys.get)
+    service = service_of({"who": 1})
+    assert opener(service.attestation) == Attested(site_key(1).site, 4747, boot_of(1, 1), 1)
+    with pytest.raises(BadSignatureError):
+        opener(service_of({"who": 1, "other_mesh": True}).attestation)
+    with pytest.raises(UnknownSignerError):
+        opener(service_of({"who": 2}).attestation)
+    for cut in range(len(service.attestation)):
+        with pytest.raises(MalformedError):
+            opener(service.attestation[:cut])
