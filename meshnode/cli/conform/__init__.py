@@ -1,0 +1,1 @@
+"""Test vectors through the production code: one function per vector file, for us and for other implementers."""

@@ -1,0 +1,67 @@
+"""Reaches a node for one verb: the running one through its control socket, else its store directly."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from meshnode.control.client import ControlClient
+from meshnode.node.api import Operations
+from meshnode.node.home import Home, default_home
+from meshnode.node.lock import lock_alone, lock_or
+
+T = TypeVar("T")
+
+
+def home_path(options: argparse.Namespace) -> Path:
+    """`--home`, else the default."""
+    return Path(options.home) if options.home else default_home()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a verb's coroutine to its end."""
+    return asyncio.run(work)
+
+
+@asynccontextmanager
+async def reading(options: argparse.Namespace) -> AsyncIterator[Operations]:
+    """A node to read from: takes no lock."""
+    home = Home.load(home_path(options))
+    running = await ControlClient.connect(home)
+    if running is not None:
+        yield running
+        return
+    from meshnode.node.local import open_local
+
+    async with open_local(home, writing=False) as operations:
+        yield operations
+
+
+@asynccontextmanager
+async def writing(options: argparse.Namespace, verb: str) -> AsyncIterator[Operations]:
+    """A node to write to: waits for the home's lock, looking for the control socket of a starting node meanwhile."""
+    home = Home.load(home_path(options))
+    found = await lock_or(home.lock_path, verb, lambda: ControlClient.connect(home))
+    if isinstance(found, ControlClient):
+        yield found
+        return
+    from meshnode.node.local import open_local
+
+    with found:
+        async with open_local(home, writing=True) as operations:
+            yield operations
+
+
+@asynccontextmanager
+async def new_home(options: argparse.Namespace, verb: str) -> AsyncIterator[Home]:
+    """A home in which no node lives yet, locked while a mesh is founded or joined in it."""
+    home = Home(home_path(options))
+    home.refuse_founded()
+    home.prepare()
+    with await lock_alone(home.lock_path, verb):
+        home.refuse_founded()  # somebody else may have been faster
+        yield home

@@ -1,0 +1,61 @@
+"""Become a member of a mesh by an invite, and make this device's home.
+
+INVITE can be given as `-` to read it from standard input: what stands on a command line can be seen by other users of
+this device while the command runs. An invite works once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+
+from meshnode.cli import connect
+from meshnode.cli.output import print_one, printable
+from meshnode.errors import UsageError
+from meshnode.model.invite import Invite, parse_invite_untrusted
+from meshnode.model.site import mesh_tag, short_text
+from meshnode.node.views import JoinView
+
+_INVITE_CHARACTERS = 64 * 1024  # what is read of standard input
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("invite", metavar="INVITE", nargs="+", help="the invite, or `-` to read it from standard input")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--name", default="", help="what other people see this device called (default: the host's name)"
+    )
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to look for the inviter")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Pair with the inviter."""
+    if not math.isfinite(options.timeout) or options.timeout <= 0:
+        raise UsageError("--timeout takes a number of seconds above 0")
+    from_stdin = options.invite == ["-"]
+    text = sys.stdin.read(_INVITE_CHARACTERS) if from_stdin else "".join(options.invite)
+    invite = parse_invite_untrusted(text)
+    if not options.yes and not _confirmed(invite, from_stdin):
+        raise UsageError("not joined: say yes, or give --yes")
+    joined = connect.run(_join(options, text))
+    if options.output in ("json", "jsonl"):
+        print_one(joined, options.output)
+        return 0
+    print(f"This device ({printable(joined.name)!r}, site {joined.short}) is now a member of mesh {joined.mesh_tag}.")
+    print("Next: `meshnode up` runs the node.")
+    return 0
+
+
+async def _join(options: argparse.Namespace, text: str) -> JoinView:
+    from meshnode.node.joining import join
+
+    return await join(connect.home_path(options), text, name=options.name, timeout_s=options.timeout)
+
+
+def _confirmed(invite: Invite, from_stdin: bool) -> bool:
+    if from_stdin or not sys.stdin.isatty():
+        return False
+    question = f"Join mesh {mesh_tag(invite.mesh_id).hex()}, invited by site {short_text(invite.site)}? [y/N] "
+    return input(question).strip().lower() in ("y", "yes")

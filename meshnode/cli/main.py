@@ -1,0 +1,161 @@
+"""The `meshnode` program: finds the verb, imports that verb's module alone, and turns errors into one line and a code.
+
+Exit codes: 0 done; 1 an error, no such row, a failed check; 2 the command line cannot be used (and, for `wait`,
+somebody is behind); 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NoReturn
+
+from meshnode.errors import MeshError, UsageError
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+DEBUG_VARIABLE = "MESHNODE_DEBUG"
+
+_VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
+    ("init", "init", "found a mesh on this device"),
+    ("up", "up", "run the node in the foreground"),
+    ("invite", "invite", "let another device in"),
+    ("join", "join", "become a member of a mesh by an invite"),
+    ("table", "table", "add a table to the mesh, or list them"),
+    ("put", "put", "write one row"),
+    ("get", "get", "show one row"),
+    ("rm", "rm", "delete one row"),
+    ("rows", "rows", "show the rows of a table"),
+    ("import", "import_rows", "write rows from a CSV, TSV or JSONL file"),
+    ("watch", "watch", "show changes as they happen"),
+    ("peers", "peers", "show the other members"),
+    ("status", "status", "show how this node is"),
+    ("wait", "wait", "wait until everybody has everything"),
+    ("digest", "digest", "digest of tables, equal where rows are equal"),
+    ("conform", "conform.verb", "run test vectors through this program"),
+    ("demo", "demo", "three nodes on this device, from nothing to equal"),
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (`{self.prog} --help` says more)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; returns its exit code."""
+    _use_utf8()
+    try:
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        return _complain(error, MISUSED)
+    except MeshError as error:
+        return _complain(error, FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its exit
+        return FAILED
+    except Exception as error:
+        if os.environ.get(DEBUG_VARIABLE):
+            raise
+        return _complain(MeshError(f"{_one_line(error)} (with {DEBUG_VARIABLE}=1 it says where)"), FAILED)
+
+
+def _run(arguments: list[str]) -> int:
+    head, verb, tail = _split(arguments)
+    options = _main_parser().parse_args(head)
+    if verb is None:
+        raise UsageError("which verb? `meshnode --help` lists them")
+    module = _verb_module(verb)
+    parser = Parser(prog=f"meshnode {verb}", description=module.__doc__, allow_abbrev=False)
+    module.configure(parser)
+    _add_globals(parser)
+    parser.parse_args(tail, options)
+    return int(module.run(options))
+
+
+def _split(arguments: list[str]) -> tuple[list[str], str | None, list[str]]:
+    """Options before the verb, the verb, and the rest: only then is it known whose parser reads the rest."""
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-"):
+        at += 2 if arguments[at] in ("--home", "--output") else 1
+    if at >= len(arguments):
+        return arguments, None, []
+    return arguments[:at], arguments[at], arguments[at + 1 :]
+
+
+def _main_parser() -> Parser:
+    lines = [f"  {verb:8} {does}" for verb, _, does in _VERBS]
+    parser = Parser(
+        prog="meshnode",
+        usage="meshnode [--home DIR] VERB … [--output table|json|jsonl]",
+        description="A peer-to-peer mesh node: plain SQLite tables that sync.\n\nverbs:\n" + "\n".join(lines),
+        epilog="`meshnode VERB --help` explains one verb. Exit codes: 0 done; 1 an error, or no such row, or a failed "
+        "check; 2 a command line that cannot be used, or (wait) somebody is behind; 130 interrupted.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    _add_globals(parser, defaults=True)
+    return parser
+
+
+def _add_globals(parser: Parser, *, defaults: bool = False) -> None:
+    """Accepted before and after the verb; after it, an absent option leaves what was said before it."""
+    absent = None if defaults else argparse.SUPPRESS
+    parser.add_argument(
+        "--home", metavar="DIR", default=absent, help="the node's folder (default: $MESHNODE_HOME, or the platform's)"
+    )
+    parser.add_argument("--output", choices=("table", "json", "jsonl"), default=absent, help="form of what is printed")
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
+        from importlib.metadata import version
+
+        print(f"meshnode {version('meshnode')}")
+        parser.exit()
+
+
+def _verb_module(verb: str) -> ModuleType:
+    modules = {name: module for name, module, _ in _VERBS}
+    if verb not in modules:
+        near = difflib.get_close_matches(verb, modules, n=1)
+        hint = f", did you mean {near[0]!r}?" if near else "; `meshnode --help` lists them"
+        raise UsageError(f"there is no verb {verb!r}{hint}")
+    return importlib.import_module(f"meshnode.cli.{modules[verb]}")
+
+
+def _complain(error: MeshError, code: int) -> int:
+    from meshnode.cli.logs import without_invites
+    from meshnode.cli.output import printable
+
+    print(f"meshnode: {without_invites(printable(str(error)))}", file=sys.stderr)
+    return code
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return str(error)
+    return f"this is a fault of meshnode itself: {type(error).__name__}: {error}"
+
+
+def _use_utf8() -> None:
+    """JSON and names are UTF-8 whatever the locale says."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

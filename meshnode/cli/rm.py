@@ -1,0 +1,34 @@
+"""Delete one row; the exit code is 1 where there is no such row."""
+
+from __future__ import annotations
+
+import argparse
+
+from meshnode.cli import connect
+from meshnode.cli.columns import find_table, parse_fields, split_key
+from meshnode.cli.output import print_one
+from meshnode.errors import UsageError
+from meshnode.node.views import Receipt
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("fields", metavar="COLUMN=TEXT|COLUMN:=JSON", nargs="+", help="the key columns")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Delete it."""
+    receipt = connect.run(_remove(options))
+    if options.output in ("json", "jsonl"):
+        print_one(receipt, options.output)
+    return 0
+
+
+async def _remove(options: argparse.Namespace) -> Receipt:
+    async with connect.writing(options, "rm") as operations:
+        table = await find_table(operations, options.table)
+        key, others = split_key(table, parse_fields(options.fields, table))
+        if others:
+            raise UsageError(f"a row is deleted by its key; {', '.join(others)} is not part of it")
+        return await operations.remove(table.table, key)

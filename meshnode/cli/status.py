@@ -1,0 +1,50 @@
+"""Show how this node is: whether it runs, who it is, who it is linked to, and what a person should know."""
+
+from __future__ import annotations
+
+import argparse
+
+from meshnode.cli import connect
+from meshnode.cli.output import cell, print_one, print_table, printable
+from meshnode.node.views import Status
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """No flags of its own."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show it."""
+    status = connect.run(_status(options))
+    if options.output in ("json", "jsonl"):
+        print_one(status, options.output)
+        return 0
+    _print(status)
+    return 0
+
+
+async def _status(options: argparse.Namespace) -> Status:
+    async with connect.reading(options) as operations:
+        return await operations.status()
+
+
+def _print(status: Status) -> None:
+    running = f"running, process {status.pid}, UDP port {status.port}" if status.running else "not running"
+    print(f"{printable(status.name)!r} ({status.short}), {status.role} of mesh {status.mesh_tag}: {running}")
+    print(f"home {status.home}, database {status.database}")
+    print(f"{status.tables} tables, {status.rows} rows, {status.events} events, {status.held} held")
+    if status.running:
+        print(f"discovery: {printable(status.discovery)}" if status.online else "cut off: it has no links on purpose")
+    if not status.publishing:
+        print("This node publishes nothing now; the notices say why.")
+    if status.peers:
+        print()
+        print_table(
+            [
+                {"peer": peer.short, "name": peer.name, "linked": peer.linked, "behind": peer.behind, "note": peer.note}
+                for peer in status.peers
+            ]
+        )
+    for notice in status.notices:
+        of = " ".join(part for part in (notice.site[:8], notice.table) if part)
+        print(f"notice {notice.kind} {cell(of)} ×{notice.count}: {cell(notice.sample)}")

@@ -1,0 +1,78 @@
+"""Add a table to the mesh, creating it where it does not exist yet, or list the tables that take part."""
+
+from __future__ import annotations
+
+import argparse
+
+from meshnode.cli import connect
+from meshnode.cli.output import print_many, print_one
+from meshnode.errors import UsageError
+from meshnode.node.views import TableView, parse_table
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    actions = parser.add_subparsers(dest="action", metavar="add|list", required=True)
+    add = actions.add_parser("add", description="Add a table; without --key, one that the database has already.")
+    add.add_argument("table", metavar="NAME", help="the table: NAME, or SCHEMA.NAME")
+    add.add_argument("--key", action="append", default=[], metavar="COLUMN:TYPE", help="a key column (repeatable)")
+    add.add_argument("--column", action="append", default=[], metavar="COLUMN:TYPE", help="a column (repeatable)")
+    add.add_argument("--own-numbers", action="store_true", help="the application chooses INTEGER keys itself")
+    listing = actions.add_parser("list", description="List the tables that take part in the mesh.")
+    for each in (add, listing):
+        each.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS)
+        each.add_argument("--output", choices=("table", "json", "jsonl"), default=argparse.SUPPRESS)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Add or list."""
+    if options.action == "list":
+        print_many([_shown(table) for table in connect.run(_list(options))], options.output, _SHOWN)
+        return 0
+    parse_table(options.table)
+    print_one(_shown(connect.run(_add(options))), options.output)
+    return 0
+
+
+_SHOWN = ("table", "key", "columns", "rows", "withheld")
+
+
+async def _list(options: argparse.Namespace) -> list[TableView]:
+    async with connect.reading(options) as operations:
+        return await operations.tables()
+
+
+async def _add(options: argparse.Namespace) -> TableView:
+    key, columns = _typed(options.key), _typed(options.column)
+    if columns and not key:
+        raise UsageError(
+            "which columns are the key? Give --key COLUMN:TYPE (without --column: the table exists already)"
+        )
+    for name in key.keys() & columns.keys():
+        raise UsageError(f"the column {name!r} is given as --key and as --column")
+    async with connect.writing(options, "table add") as operations:
+        return await operations.add_table(options.table, key, columns, own_numbers=options.own_numbers)
+
+
+def _typed(texts: list[str]) -> dict[str, str]:
+    """`name:TYPE`, repeatable, to a map; a type may be left out as in SQLite."""
+    typed: dict[str, str] = {}
+    for text in texts:
+        name, _, declared = text.partition(":")
+        if not name:
+            raise UsageError(f"{text!r} names no column: write COLUMN:TYPE, like title:TEXT")
+        if name in typed:
+            raise UsageError(f"the column {name!r} is given twice")
+        typed[name] = declared.strip()
+    return typed
+
+
+def _shown(table: TableView) -> dict[str, object]:
+    """A table as it is printed: columns as `name TYPE`."""
+    return {
+        "table": table.table,
+        "key": {column.name: column.type for column in table.key},
+        "columns": {column.name: column.type for column in table.columns},
+        "rows": table.rows,
+        "withheld": table.withheld,
+    }

@@ -1,0 +1,89 @@
+"""Run the node in the foreground until it is told to stop; where no node lives yet, found a mesh first."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import platform
+import signal
+import sys
+
+from meshnode.cli import connect
+from meshnode.cli.init import founded_text
+from meshnode.cli.logs import log_to_stderr
+from meshnode.control.client import ControlClient
+from meshnode.errors import BusyError
+from meshnode.node.config import Config, with_overrides
+from meshnode.node.home import Home
+from meshnode.node.lock import busy_text
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags: each stands for this run before what `config.toml` says."""
+    parser.add_argument("--name", help="what other people see this device called")
+    parser.add_argument("--port", type=int, metavar="N", help="UDP port to listen on")
+    parser.add_argument("--listen", metavar="ADDRESS", help="address to listen on (default: every interface)")
+    parser.add_argument("--peer", action="append", metavar="HOST:PORT", help="dial this address too (repeatable)")
+    parser.add_argument("--no-discovery", action="store_true", help="neither announce nor browse on the local network")
+    parser.add_argument("--scope", action="append", metavar="PATTERN", help="tables to take part in (repeatable)")
+    parser.add_argument("--verbose", action="store_true", help="say more of what happens")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run until SIGINT or SIGTERM."""
+    log_to_stderr(verbose=options.verbose)
+    connect.run(_up(options))
+    return 0
+
+
+async def _up(options: argparse.Namespace) -> None:
+    home = Home(connect.home_path(options))
+    if not home.founded:
+        home = await _found(options)
+    elif await ControlClient.connect(home) is not None:
+        raise BusyError(busy_text(home.lock_path))
+    config = _config(home.config, options)
+
+    from meshnode.control.server import ControlServer
+    from meshnode.node.node import Node
+
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    async with Node(home, config=config) as node, ControlServer(node, home):
+        status = await node.status()
+        print(f"meshnode {status.short} is up on UDP port {status.port}; stop it with Ctrl-C", file=sys.stderr)
+        stopped, closed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(node.wait_closed())
+        done, _ = await asyncio.wait({stopped, closed}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (stopped, closed):
+            task.cancel()
+        if closed in done:
+            closed.result()  # raises what ended the node
+
+
+async def _found(options: argparse.Namespace) -> Home:
+    from meshnode.node.founding import found
+
+    async with connect.new_home(options, "up") as home:
+        print(founded_text(await found(home, name=options.name or platform.node() or "meshnode")), file=sys.stderr)
+    return Home.load(home.path)
+
+
+def _config(config: Config, options: argparse.Namespace) -> Config:
+    return with_overrides(
+        config,
+        name=options.name,
+        port=options.port,
+        listen=options.listen,
+        peers=None if options.peer is None else [*config.peers, *options.peer],
+        discovery=False if options.no_discovery else None,
+        scope=options.scope,
+    )
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, stop.set)
+        except NotImplementedError:  # Windows: Ctrl-C arrives as KeyboardInterrupt
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))

@@ -1,0 +1,169 @@
+"""The control API's routes: each operation is a POST with its arguments in JSON; some reading ones are GETs too."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from meshnode.control import requests as asked
+from meshnode.control.failures import failure_of, http_status_of
+from meshnode.errors import MeshError, NotFoundError, UsageError
+from meshnode.node.api import ROWS_PER_IMPORT, ROWS_PER_PAGE, Operations
+from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json, to_json_builtins
+from meshnode.node.views import ChangeView
+
+LOG = logging.getLogger("meshnode.control")
+INTERNAL = "the node failed in a way it does not know: its log says more"
+
+A = TypeVar("A", bound=asked.Arguments)
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def control_app(operations: Operations, *, token: str | None, stopping: asyncio.Event) -> Starlette:
+    """The API over some operations. With a token, every request must bear it; streams end when `stopping` is set."""
+    api = _Api(operations, stopping)
+    posts: dict[str, Handler] = {
+        "ping": api.ping,
+        "status": _answer(asked.NoArguments, lambda _: operations.status()),
+        "peers": _answer(asked.NoArguments, lambda _: operations.peers()),
+        "tables": _answer(asked.NoArguments, lambda _: operations.tables()),
+        "add-table": _answer(
+            asked.AddTable, lambda a: operations.add_table(a.table, a.key, a.columns, own_numbers=a.own_numbers)
+        ),
+        "put": _answer(asked.Put, lambda a: operations.put(a.table, a.key, a.columns)),
+        "remove": _answer(asked.RowKey, lambda a: operations.remove(a.table, a.key)),
+        "import-rows": _answer(asked.ImportRows, api.import_rows),
+        "get": _answer(asked.RowKey, lambda a: operations.get(a.table, a.key)),
+        "rows": _answer(asked.Rows, api.rows),
+        "changes": api.changes,
+        "invite": _answer(asked.Invite, lambda a: operations.invite(a.ttl_ms)),
+        "wait": _answer(asked.Wait, api.wait),
+        "digest": _answer(asked.Digest, lambda a: operations.digest(a.table)),
+        "set-online": _answer(asked.SetOnline, lambda a: operations.set_online(a.online)),
+    }
+    readable = {"ping", "status", "peers", "tables", "changes", "digest"}
+    routes = [
+        Route(
+            f"{asked.API}/{name}",
+            _guarded(handler, token),
+            methods=["POST", "GET"] if name in readable else ["POST"],
+        )
+        for name, handler in posts.items()
+    ]
+    return Starlette(routes=routes, exception_handlers={404: _no_such_route})
+
+
+class _Api:
+    """The operations that need more than a call."""
+
+    def __init__(self, operations: Operations, stopping: asyncio.Event) -> None:
+        self._operations = operations
+        self._stopping = stopping
+
+    async def ping(self, _request: Request) -> Response:
+        """Answers as soon as the node can."""
+        return JSONResponse({})
+
+    async def import_rows(self, arguments: asked.ImportRows) -> Any:
+        if len(arguments.rows) > ROWS_PER_IMPORT:
+            raise UsageError(f"at most {ROWS_PER_IMPORT} rows fit one import call")
+        return await self._operations.import_rows(arguments.table, arguments.rows)
+
+    async def rows(self, arguments: asked.Rows) -> Any:
+        limit = max(1, min(arguments.limit, ROWS_PER_PAGE))
+        return await self._operations.rows(arguments.table, limit=limit, after=arguments.after)
+
+    async def wait(self, arguments: asked.Wait) -> Any:
+        timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)
+        return await self._operations.wait(timeout_s=timeout_s, live_only=arguments.live_only)
+
+    async def changes(self, request: Request) -> Response:
+        """A line of JSON per change, until the client or the node goes away."""
+        arguments = await _arguments(request, asked.Changes)
+        changes = self._operations.changes(since=arguments.since, table=arguments.table)
+        lines = _lines(changes, self._stopping)
+        return StreamingResponse(lines, media_type="application/jsonl")
+
+
+def _answer(kind: type[A], operation: Callable[[A], Awaitable[Any]]) -> Handler:
+    async def handle(request: Request) -> Response:
+        result = await operation(await _arguments(request, kind))
+        return JSONResponse(to_json_builtins(result))
+
+    return handle
+
+
+def _guarded(handler: Handler, token: str | None) -> Handler:
+    """Check the token; turn errors into answers."""
+    expected = f"Bearer {token}".encode()
+
+    async def handle(request: Request) -> Response:
+        given = request.headers.get("authorization", "").encode()
+        if token is not None and not hmac.compare_digest(given, expected):
+            return JSONResponse({"error": "UsageError", "message": "the control token is missing or wrong"}, 401)
+        try:
+            return await handler(request)
+        except MeshError as error:
+            return JSONResponse(to_json_builtins(failure_of(error)), http_status_of(error))
+        except Exception:
+            LOG.exception("a control request failed")
+            return JSONResponse(to_json_builtins(failure_of(MeshError(INTERNAL))), 500)
+
+    return handle
+
+
+async def _arguments(request: Request, kind: type[A]) -> A:
+    """The request's arguments from its body, or a GET's from the query string."""
+    if request.method == "GET":
+        raw: Any = {name: _query_value(text) for name, text in request.query_params.items()}
+        return from_json_builtins(raw, kind)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > asked.BODY_BYTES:
+            raise UsageError(f"a control request is at most {asked.BODY_BYTES} bytes")
+    return from_json_builtins(parse_json(bytes(body)) if body else {}, kind)
+
+
+def _query_value(text: str) -> Any:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
+
+
+async def _lines(changes: AsyncIterator[ChangeView], stopping: asyncio.Event) -> AsyncIterator[str]:
+    """Changes as lines; an error is the last line. An empty first line tells the client that it is subscribed."""
+    stop = asyncio.ensure_future(stopping.wait())
+    following: asyncio.Future[ChangeView] | None = None
+    try:
+        yield "\n"
+        while True:
+            following = asyncio.ensure_future(anext(changes))
+            await asyncio.wait({stop, following}, return_when=asyncio.FIRST_COMPLETED)
+            if not following.done():
+                return
+            yield to_json(following.result()) + "\n"
+    except StopAsyncIteration:
+        return
+    except MeshError as error:
+        yield json.dumps(to_json_builtins(failure_of(error))) + "\n"
+    finally:
+        pending = [task for task in (stop, following) if task is not None]
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        close = getattr(changes, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def _no_such_route(_request: Request, _error: Exception) -> Response:
+    failure = failure_of(NotFoundError("this node has no such operation: is its meshnode older?"))
+    return JSONResponse(to_json_builtins(failure), 404)

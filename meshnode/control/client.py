@@ -1,0 +1,166 @@
+"""`Operations` of a node that runs in another process, through its control API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from meshnode.control import requests as asked
+from meshnode.control.address import ControlAddress, control_address
+from meshnode.control.failures import error_of
+from meshnode.control.http import LOST, Exchange
+from meshnode.errors import BusyError, TransportError, UsageError
+from meshnode.limits import INVITE_TTL_MS
+from meshnode.node.api import ROWS_PER_PAGE
+from meshnode.node.home import Home
+from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
+from meshnode.node.lock import busy_text
+from meshnode.node.views import (
+    ChangeView,
+    ImportReport,
+    InviteView,
+    PeerView,
+    Receipt,
+    RowChange,
+    RowView,
+    Status,
+    TableDigest,
+    TableView,
+    Values,
+    WaitResult,
+)
+
+PING_S = 10.0  # seconds in which a running node answers at all
+
+T = TypeVar("T")
+
+
+class ControlClient:
+    """Implements `node.api.Operations`; each call is one request on its own connection."""
+
+    def __init__(self, address: ControlAddress) -> None:
+        self._address = address
+
+    @classmethod
+    async def connect(cls, home: Home) -> ControlClient | None:
+        """The running node of this home, or None. One that listens and does not answer raises BusyError."""
+        address = control_address(home)
+        if address is None:
+            return None
+        client = cls(address)
+        try:
+            async with asyncio.timeout(PING_S):
+                exchange = await Exchange.open(address)
+                if exchange is None:
+                    return None
+                await client._finish(exchange, "ping", asked.NoArguments(), dict[str, Any])
+        except TransportError:
+            return None  # it went away just now
+        except TimeoutError as error:
+            raise BusyError(f"the node does not answer; {busy_text(home.lock_path)}") from error
+        return client
+
+    async def status(self) -> Status:
+        return await self._call("status", asked.NoArguments(), Status)
+
+    async def peers(self) -> list[PeerView]:
+        return await self._call("peers", asked.NoArguments(), list[PeerView])
+
+    async def tables(self) -> list[TableView]:
+        return await self._call("tables", asked.NoArguments(), list[TableView])
+
+    async def add_table(
+        self, table: str, key: Mapping[str, str], columns: Mapping[str, str], *, own_numbers: bool = False
+    ) -> TableView:
+        arguments = asked.AddTable(table=table, key=dict(key), columns=dict(columns), own_numbers=own_numbers)
+        return await self._call("add-table", arguments, TableView)
+
+    async def put(self, table: str, key: Values, columns: Values) -> Receipt:
+        return await self._call("put", asked.Put(table=table, key=key, columns=columns), Receipt)
+
+    async def remove(self, table: str, key: Values) -> Receipt:
+        return await self._call("remove", asked.RowKey(table=table, key=key), Receipt)
+
+    async def import_rows(self, table: str, rows: Sequence[RowChange]) -> ImportReport:
+        return await self._call("import-rows", asked.ImportRows(table=table, rows=list(rows)), ImportReport)
+
+    async def get(self, table: str, key: Values) -> RowView | None:
+        kind: Any = RowView | None
+        row: RowView | None = await self._call("get", asked.RowKey(table=table, key=key), kind)
+        return row
+
+    async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:
+        return await self._call("rows", asked.Rows(table=table, limit=limit, after=after), list[RowView])
+
+    async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
+        exchange = await self._open()
+        try:
+            await self._head(exchange, "changes", asked.Changes(since=since, table=table))
+            async for line in _lines(exchange.chunks()):
+                raw = parse_json(line)
+                if "error" in raw:
+                    raise error_of(from_json_builtins(raw, asked.Failure))
+                yield from_json_builtins(raw, ChangeView)
+        finally:
+            await exchange.close()
+
+    async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
+        return await self._call("invite", asked.Invite(ttl_ms=ttl_ms), InviteView)
+
+    async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        while True:
+            started = loop.time()
+            slice_s = min(max(0.0, end - started), asked.WAIT_SLICE_S)
+            result = await self._call("wait", asked.Wait(timeout_s=slice_s, live_only=live_only), WaitResult)
+            gave_up = loop.time() - started < slice_s / 2  # waiting longer would not help
+            if result.complete or gave_up or loop.time() >= end:
+                return result
+
+    async def digest(self, table: str | None = None) -> list[TableDigest]:
+        return await self._call("digest", asked.Digest(table=table), list[TableDigest])
+
+    async def set_online(self, online: bool) -> None:
+        kind: Any = None
+        await self._call("set-online", asked.SetOnline(online=online), kind)
+
+    async def _call(self, operation: str, arguments: asked.Arguments, kind: type[T]) -> T:
+        return await self._finish(await self._open(), operation, arguments, kind)
+
+    async def _open(self) -> Exchange:
+        exchange = await Exchange.open(self._address)
+        if exchange is None:
+            raise TransportError(LOST)
+        return exchange
+
+    async def _finish(self, exchange: Exchange, operation: str, arguments: asked.Arguments, kind: type[T]) -> T:
+        try:
+            await self._head(exchange, operation, arguments)
+            return _converted(await exchange.body(), kind)
+        finally:
+            await exchange.close()
+
+    async def _head(self, exchange: Exchange, operation: str, arguments: asked.Arguments) -> None:
+        """Ask, and raise what the answer says if it is an error."""
+        body = to_json(asked.arguments_builtins(arguments)).encode()
+        if await exchange.ask(f"{asked.API}/{operation}", body) != 200:
+            raise error_of(_converted(await exchange.body(), asked.Failure))
+
+
+def _converted(body: bytes, kind: type[T]) -> T:
+    try:
+        return from_json_builtins(parse_json(body), kind)
+    except UsageError as error:
+        raise TransportError(f"the node answered in a way this meshnode does not know: {error}") from error
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The non-empty lines of a stream."""
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                yield line

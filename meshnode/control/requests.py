@@ -1,0 +1,108 @@
+"""What the control API takes: one struct of arguments per operation, shared by its client and its server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from meshnode.node.api import ROWS_PER_PAGE
+from meshnode.node.views import RowChange, Values
+
+API = "/v1"
+BODY_BYTES = 64 * 1024 * 1024  # one request; against a mistaken program of the same user
+ERROR_BYTES = 64 * 1024  # what a client reads of an answer that is an error
+WAIT_SLICE_S = 5.0  # seconds that one `wait` call may last: a client that went away is not waited for longer
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all arguments."""
+
+
+class NoArguments(Arguments, frozen=True, kw_only=True):
+    """For operations that take none."""
+
+
+class AddTable(Arguments, frozen=True, kw_only=True):
+    """`add_table`."""
+
+    table: str
+    key: dict[str, str]
+    columns: dict[str, str]
+    own_numbers: bool = False
+
+
+class Put(Arguments, frozen=True, kw_only=True):
+    """`put`."""
+
+    table: str
+    key: Values
+    columns: Values
+
+
+class RowKey(Arguments, frozen=True, kw_only=True):
+    """`get` and `remove`."""
+
+    table: str
+    key: Values
+
+
+class ImportRows(Arguments, frozen=True, kw_only=True):
+    """`import_rows`."""
+
+    table: str
+    rows: list[RowChange]
+
+
+class Rows(Arguments, frozen=True, kw_only=True):
+    """`rows`."""
+
+    table: str
+    limit: int = ROWS_PER_PAGE
+    after: Values | None = None
+
+
+class Changes(Arguments, frozen=True, kw_only=True):
+    """`changes`."""
+
+    since: int | None = None
+    table: str | None = None
+
+
+class Invite(Arguments, frozen=True, kw_only=True):
+    """`invite`."""
+
+    ttl_ms: int
+
+
+class Wait(Arguments, frozen=True, kw_only=True):
+    """`wait`."""
+
+    timeout_s: float
+    live_only: bool = False
+
+
+class Digest(Arguments, frozen=True, kw_only=True):
+    """`digest`."""
+
+    table: str | None = None
+
+
+class SetOnline(Arguments, frozen=True, kw_only=True):
+    """`set_online`."""
+
+    online: bool
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """An error in an answer, or as the last line of a stream: the name of its class and its message."""
+
+    error: str
+    message: str
+    code: int | None = None
+
+
+def arguments_builtins(arguments: Arguments) -> Any:
+    """Arguments without those that are absent."""
+    named = {name: getattr(arguments, name) for name in arguments.__struct_fields__}
+    return {name: value for name, value in named.items() if value is not None}

@@ -1,0 +1,210 @@
+"""The control API between two ends in one process: values, errors, streams, permissions, both kinds of address."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from support.memory_node import PEER, MemoryNode
+
+from meshnode.control import address as control_address_module
+from meshnode.control import requests
+from meshnode.control.address import control_address
+from meshnode.control.client import ControlClient
+from meshnode.control.http import Exchange
+from meshnode.control.server import ControlServer
+from meshnode.errors import (
+    BusyError,
+    CloseCode,
+    MeshError,
+    NotFoundError,
+    RegistrationError,
+    TransportError,
+    UsageError,
+)
+from meshnode.node.config import Config
+from meshnode.node.home import Home
+from meshnode.node.views import RowChange, RowView
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    path = Path(os.path.realpath(f"/tmp/mn-{os.getpid()}-{abs(hash(tmp_path)) % 10**6}"))
+    home = Home(path, Config())
+    home.prepare()
+    return home
+
+
+@pytest.fixture
+async def node(home: Home) -> AsyncIterator[MemoryNode]:
+    node = MemoryNode()
+    async with ControlServer(node, home):
+        yield node
+    for left in home.path.iterdir():
+        left.unlink()
+    home.path.rmdir()
+
+
+async def client_of(home: Home) -> ControlClient:
+    client = await ControlClient.connect(home)
+    assert client is not None
+    return client
+
+
+async def test_every_kind_of_value_comes_back_as_it_went(home: Home, node: MemoryNode) -> None:
+    client = await client_of(home)
+    await client.add_table("notes", {"id": "TEXT"}, {"a": "", "b": ""})
+    values = {
+        "null": None,
+        "bool": True,
+        "int": -(2**63),
+        "float": 1.0,
+        "minus zero": -0.0,
+        "text": "naïve \U0001f600 \x00",
+        "bytes": b"\x00\xff",
+    }
+    await client.put("notes", {"id": b"\x01"}, values)
+    row = await client.get("notes", {"id": b"\x01"})
+    assert row is not None
+    assert row == RowView(key={"id": b"\x01"}, columns=values)
+    assert [type(value) for value in row.columns.values()] == [type(value) for value in values.values()]
+    assert str(row.columns["minus zero"]) == "-0.0"
+
+
+async def test_all_operations_pass_through(home: Home, node: MemoryNode) -> None:
+    client = await client_of(home)
+    await client.add_table("s.t", {"id": "INTEGER"}, {"a": "TEXT"}, own_numbers=True)
+    assert [table.table for table in await client.tables()] == ["s.t"]
+    rows = [RowChange(key={"id": number}, columns={"a": "x"}) for number in range(3)]
+    assert (await client.import_rows("s.t", rows)).rows == 3
+    assert [row.key for row in await client.rows("s.t", limit=2)] == [{"id": 0}, {"id": 1}]
+    assert [row.key for row in await client.rows("s.t", after={"id": 1})] == [{"id": 2}]
+    assert (await client.remove("s.t", {"id": 0})).events == 1
+    assert await client.get("s.t", {"id": 0}) is None
+    assert await client.peers() == [PEER]
+    assert (await client.status()).running
+    assert (await client.digest())[0].rows == 2
+    assert (await client.digest("s.t"))[0].table == "s.t"
+    assert (await client.invite(5)).expires_ms == 5
+    await client.set_online(False)
+    assert not node.online
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotFoundError("no such"),
+        UsageError("wrong"),
+        RegistrationError("column x"),
+        BusyError("held"),
+        TransportError("lost", CloseCode.RETIRED),
+        MeshError("plain"),
+    ],
+)
+async def test_errors_keep_class_message_and_code(home: Home, node: MemoryNode, error: MeshError) -> None:
+    node.failure = error
+    with pytest.raises(MeshError) as caught:
+        await (await client_of(home)).status()
+    assert type(caught.value) is type(error)
+    assert str(caught.value) == str(error)
+    assert getattr(caught.value, "code", None) == getattr(error, "code", None)
+
+
+async def test_an_unexpected_error_is_one_line_and_the_server_lives_on(home: Home, node: MemoryNode) -> None:
+    node.failure = ZeroDivisionError("secret detail")
+    client = await client_of(home)
+    with pytest.raises(MeshError, match="its log says more"):
+        await client.status()
+    assert await client.peers() == [PEER]
+
+
+async def test_changes_stream_without_a_gap_and_end_with_the_node(home: Home) -> None:
+    node = MemoryNode()
+    async with ControlServer(node, home):
+        client = await client_of(home)
+        await node.add_table("t", {"id": "TEXT"}, {"a": "TEXT"})
+        await node.put("t", {"id": "before"}, {})
+        changes = client.changes(since=0)
+        assert (await anext(changes)).key == {"id": "before"}
+        await node.put("t", {"id": "after"}, {"a": b"\x07"})
+        change = await anext(changes)
+        assert (change.seq, change.columns) == (2, {"a": b"\x07"})
+    with pytest.raises(StopAsyncIteration):
+        await anext(changes)
+    home.lock_path.unlink(missing_ok=True)
+    home.path.rmdir()
+
+
+async def test_the_socket_is_private_and_gone_afterwards(home: Home) -> None:
+    async with ControlServer(MemoryNode(), home):
+        mode = home.socket_path.stat().st_mode
+        assert stat.S_ISSOCK(mode)
+        assert stat.S_IMODE(mode) == 0o600
+        assert not home.token_path.exists()
+    assert not home.socket_path.exists()
+    assert await ControlClient.connect(home) is None
+    home.path.rmdir()
+
+
+async def test_a_socket_left_by_a_killed_node_is_no_node_and_is_replaced(home: Home) -> None:
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(home.socket_path))
+    assert await ControlClient.connect(home) is None
+    async with ControlServer(MemoryNode(), home):
+        assert await ControlClient.connect(home) is not None
+    home.path.rmdir()
+
+
+async def test_loopback_with_a_token_where_there_is_no_unix_socket(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_address_module, "_UNIX_PATH_BYTES", 0)
+    async with ControlServer(MemoryNode(), home):
+        assert not home.socket_path.exists()
+        assert stat.S_IMODE(home.token_path.stat().st_mode) == 0o600
+        assert await (await client_of(home)).peers() == [PEER]
+        address = control_address(home)
+        assert address is not None
+        assert address.token is not None
+        assert address.token not in repr(address)
+        exchange = await Exchange.open(control_address_module.ControlAddress(port=address.port, token="wrong"))
+        assert exchange is not None
+        assert await exchange.ask("/v1/status", b"") == 401
+        await exchange.close()
+    assert not home.token_path.exists()
+    home.path.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "status", "says"),
+    [
+        ("put", b"{", 400, "not JSON"),
+        ("put", b'{"table": "t", "key": {}, "columns": {}, "more": 1}', 400, "more"),
+        ("put", b'{"table": 7}', 400, "table"),
+        ("put", b'{"table": "t", "key": {"id": NaN}, "columns": {}}', 400, "NaN"),
+        ("put", b"[" * 100_000, 400, "nested"),
+        ("nothing", b"", 404, "no such operation"),
+    ],
+)
+async def test_bad_requests_are_one_clear_error(
+    home: Home, node: MemoryNode, operation: str, body: bytes, status: int, says: str
+) -> None:
+    address = control_address(home)
+    assert address is not None
+    exchange = await Exchange.open(address)
+    assert exchange is not None
+    assert await exchange.ask(f"/v1/{operation}", body) == status
+    assert says in (await exchange.body()).decode()
+    await exchange.close()
+
+
+async def test_a_long_wait_is_cut_into_short_ones(
+    home: Home, node: MemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "WAIT_SLICE_S", 0.01)
+    node.complete, node.complete_after = False, 3
+    assert (await (await client_of(home)).wait(timeout_s=3600)).complete
+    assert node.waits == [0.01] * 3

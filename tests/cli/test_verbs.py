@@ -1,0 +1,257 @@
+"""The verbs as scripts spell them, against a node behind its control socket: output, exit codes, one clear line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from support.command import Result, meshnode, start
+from support.memory_node import PEER, SITE, MemoryNode
+
+from meshnode.cli import main
+from meshnode.control.server import ControlServer
+from meshnode.node.config import Config
+from meshnode.node.home import Home
+from meshnode.node.lock import try_lock
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path / "n", Config())
+    home.prepare()
+    home.write_incarnation(bytes(16))
+    return home
+
+
+@pytest.fixture
+async def node(home: Home) -> AsyncIterator[MemoryNode]:
+    node = MemoryNode()
+    await node.add_table("notes", {"id": "TEXT"}, {"title": "TEXT", "done": "INTEGER", "raw": "BLOB"})
+    async with ControlServer(node, home):
+        yield node
+
+
+def complains(result: Result, code: int, says: str) -> None:
+    assert (result.code, result.out) == (code, "")
+    assert says in result.err
+    assert result.err.startswith("meshnode: ")
+    assert result.err.count("\n") == 1
+    assert "Traceback" not in result.err
+
+
+async def test_put_get_rm(home: Home, node: MemoryNode) -> None:
+    assert (await meshnode("put", "notes", "id=n1", "title=Milk", "done:=0", home=home.path)).code == 0
+    got = await meshnode("get", "notes", "id=n1", "--output", "json", home=home.path)
+    assert (got.code, got.json) == (0, {"id": "n1", "title": "Milk", "done": 0})
+    assert (await meshnode("put", "notes", "id=n1", "title:=null", home=home.path)).code == 0
+    got = await meshnode("--output", "json", "get", "notes", "id=n1", home=home.path)
+    assert got.json["title"] is None
+    assert (await meshnode("rm", "notes", "id=n1", home=home.path)).code == 0
+    complains(await meshnode("get", "notes", "id=n1", home=home.path), 1, "no row id=n1 in table notes")
+    complains(await meshnode("rm", "notes", "id=n1", home=home.path), 1, "no such row")
+
+
+async def test_table_add_and_list(home: Home, node: MemoryNode) -> None:
+    arguments = ["table", "add", "s.t", "--key", "id:TEXT", "--key", "no:INTEGER", "--column", "v:DECIMAL(10,2)"]
+    added = await meshnode(*arguments, "--output", "json", home=home.path)
+    assert added.json["key"] == {"id": "TEXT", "no": "INTEGER"}
+    assert added.json["columns"] == {"v": "DECIMAL(10,2)"}
+    listed = await meshnode("table", "list", "--output", "json", home=home.path)
+    assert [table["table"] for table in listed.json] == ["notes", "s.t"]
+    before = await meshnode("--output", "jsonl", "table", "list", home=home.path)
+    assert [json.loads(line)["table"] for line in before.out.splitlines()] == ["notes", "s.t"]
+
+
+async def test_rows_as_table_json_and_jsonl(home: Home, node: MemoryNode) -> None:
+    await node.put("notes", {"id": "a"}, {"title": "x\x1b[31m", "raw": b"\x00"})
+    await node.put("notes", {"id": "b"}, {})
+    table = await meshnode("rows", "notes", home=home.path)
+    assert table.out.splitlines()[0].split() == ["id", "title", "done", "raw"]
+    assert "\x1b" not in table.out
+    as_json = await meshnode("rows", "notes", "--output", "json", home=home.path)
+    assert as_json.json == [{"id": "a", "title": "x\x1b[31m", "raw": {"$bytes": "00"}}, {"id": "b"}]
+    lines = await meshnode("rows", "notes", "--limit", "1", "--output", "jsonl", home=home.path)
+    assert [json.loads(line)["id"] for line in lines.out.splitlines()] == ["a"]
+    none = await meshnode("rows", "notes", "--limit", "0", "--output", "json", home=home.path)
+    assert none.json == []
+
+
+async def test_import_writes_the_good_rows_and_names_the_bad(home: Home, node: MemoryNode, tmp_path: Path) -> None:
+    file = tmp_path / "notes.csv"
+    file.write_text("id,title,done\n" + "".join(f"n{number},t,1\n" for number in range(1200)) + "x,t,many\ny,bad,1\n")
+    node.refuse = "bad"
+    result = await meshnode("import", "notes", str(file), "--output", "json", home=home.path)
+    assert (result.code, result.json) == (1, {"rows": 1200, "refused": 2})
+    assert result.err.splitlines() == [
+        f"meshnode: {file}:1202: column 'done' takes an integer, not 'many'",
+        f"meshnode: {file}:1203: the engine refuses 'bad'",
+    ]
+    assert node.imports[:2] == [500, 500]
+    node.refuse = None
+    assert (await meshnode("import", "notes", str(file), home=home.path)).out == "1201 rows written, 1 refused\n"
+
+
+async def test_import_from_standard_input(home: Home, node: MemoryNode) -> None:
+    result = await meshnode("import", "notes", "-", home=home.path, stdin=b'{"id": "a", "raw": {"$bytes": "ff"}}\n')
+    assert (result.code, result.out) == (0, "1 rows written\n")
+    result = await meshnode("import", "notes", "-", "--format", "tsv", home=home.path, stdin=b"id\ttitle\nb\tx\n")
+    assert result.code == 0
+    assert [row.flat() for row in await node.rows("notes")] == [{"id": "a", "raw": b"\xff"}, {"id": "b", "title": "x"}]
+
+
+async def test_watch_prints_changes_as_they_happen(home: Home, node: MemoryNode) -> None:
+    await node.put("notes", {"id": "early"}, {})
+    process = await start("watch", "notes", "--since", "0", home=home.path)
+    assert process.stdout is not None
+    assert json.loads(await process.stdout.readline())["key"] == {"id": "early"}
+    await node.put("notes", {"id": "late"}, {"title": "x"})
+    change = json.loads(await process.stdout.readline())
+    assert (change["seq"], change["key"], change["columns"]) == (2, {"id": "late"}, {"title": "x"})
+    process.send_signal(signal.SIGINT)
+    _, err = await process.communicate()
+    assert (process.returncode, err) == (130, b"")
+
+
+async def test_output_into_a_closed_pipe_is_no_traceback(home: Home, node: MemoryNode) -> None:
+    for number in range(3000):
+        await node.put("notes", {"id": f"n{number}"}, {"title": "x" * 100})
+    process = await start("rows", "notes", "--output", "jsonl", home=home.path)
+    assert process.stdout is not None
+    await process.stdout.readline()
+    process.stdout._transport.close()  # type: ignore[attr-defined]
+    assert process.stderr is not None
+    assert await process.stderr.read() == b""
+    assert await process.wait() == 1
+
+
+async def test_status_peers_digest_invite(home: Home, node: MemoryNode) -> None:
+    status = await meshnode("status", "--output", "json", home=home.path)
+    assert status.json["running"] is True
+    assert status.json["site"] == SITE
+    assert status.json["mesh_tag"] == "79861c3394fcfdb9"
+    assert [peer["site"] for peer in status.json["peers"]] == [PEER.site]
+    shown = await meshnode("status", home=home.path)
+    assert shown.code == 0
+    assert "\x1b" not in shown.out
+    peers = await meshnode("peers", home=home.path)
+    assert "nas" in peers.out
+    digest = await meshnode("digest", "--output", "json", home=home.path)
+    assert digest.json == [{"table": "notes", "digest": "00" * 32, "rows": 0}]
+    digest = await meshnode("digest", "notes", "--output", "json", home=home.path)
+    assert len(digest.json) == 1
+    invite = await meshnode("invite", "--output", "json", home=home.path)
+    assert invite.json["invite"] == "meshnode-invite:abc"
+    assert (await meshnode("invite", home=home.path)).out == "meshnode-invite:abc\n"
+
+
+async def test_wait_names_who_is_behind(home: Home, node: MemoryNode) -> None:
+    assert (await meshnode("wait", "--all", "--timeout", "0.1", home=home.path)).code == 0
+    node.complete = False
+    complains(
+        await meshnode("wait", "--live", "--timeout", "0.1", home=home.path),
+        2,
+        "'nas' (1eed29b1, not linked) is behind: not linked",
+    )
+    result = await meshnode("wait", "--timeout", "0.1", "--output", "json", home=home.path)
+    assert (result.code, result.json["complete"]) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["gett"], 2, "did you mean 'get'"),
+        ([], 2, "which verb"),
+        (["--output", "xml", "status"], 2, "--output"),
+        (["status", "--output", "xml"], 2, "--output"),
+        (["status", "--zzz"], 2, "--zzz"),
+        (["put", "notes"], 2, "required"),
+        (["put", "note", "id=a"], 1, "did you mean 'notes'"),
+        (["put", "a.b.c", "id=a"], 2, "names no table"),
+        (["put", "notes", "title=x"], 2, "key column 'id'"),
+        (["put", "notes", "id=a", "done=x"], 2, "takes an integer"),
+        (["put", "notes", "id=a", "tilte=x"], 2, "did you mean 'title'"),
+        (["get", "notes", "id=a", "title=x"], 2, "title is not part of it"),
+        (["rows", "notes", "--limit", "-1"], 2, "--limit"),
+        (["rows", "notes", "--limit", "x"], 2, "--limit"),
+        (["watch", "--since", "-1"], 2, "--since"),
+        (["wait", "--timeout", "nan"], 2, "--timeout"),
+        (["wait", "--all", "--live"], 2, "not allowed"),
+        (["invite", "--minutes", "0"], 2, "--minutes"),
+        (["import", "notes", "/nowhere.csv"], 2, "/nowhere.csv"),
+        (["import", "notes", "-", "--encoding", "zzz"], 2, "zzz"),
+        (["import", "notes", "-"], 1, "standard input:1: the file is empty"),
+        (["table", "add", "t", "--key", "a:TEXT", "--column", "a:TEXT"], 2, "as --key and as --column"),
+        (["table", "add", "t", "--key", ":TEXT"], 2, "names no column"),
+        (["table", "add", "t", "--column", "a:TEXT"], 2, "which columns are the key"),
+        (["table"], 2, "add|list"),
+        (["join", "meshnode-invite:zzzz"], 1, "mistyped"),
+        (["join", "hello", "--yes"], 1, "begins with"),
+        (["conform", "/nowhere"], 2, "/nowhere"),
+        (["init"], 2, "already"),
+    ],
+)
+async def test_a_wrong_command_line_is_one_clear_line(
+    home: Home, node: MemoryNode, arguments: list[str], code: int, says: str
+) -> None:
+    result = await meshnode(*arguments, home=home.path)
+    if arguments[:1] == ["import"] and code == 1:
+        assert (result.code, says in result.err) == (1, True)
+    else:
+        complains(result, code, says)
+
+
+async def test_bytes_that_are_no_text_are_one_clear_line(home: Home, node: MemoryNode) -> None:
+    complains(await meshnode("put", "notes", "id=a", "title=\udcff", home=home.path), 2, "no UTF-8")
+
+
+async def test_a_broken_settings_file_is_one_clear_line(home: Home) -> None:
+    home.config_path.write_text("prot = 1\n")
+    complains(await meshnode("status", home=home.path), 2, "did you mean 'port'")
+
+
+async def test_a_home_without_a_node_says_how_to_make_one(tmp_path: Path) -> None:
+    complains(await meshnode("status", home=tmp_path / "none"), 1, "meshnode init")
+
+
+async def test_a_writing_verb_finds_the_node_that_starts_while_it_waits(home: Home) -> None:
+    lock = try_lock(home.lock_path, "up")
+    assert lock is not None
+    process = await start("put", "notes", "id=a", home=home.path)
+    node = MemoryNode()
+    await node.add_table("notes", {"id": "TEXT"}, {})
+    async with ControlServer(node, home):
+        _, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert [row.key for row in await node.rows("notes")] == [{"id": "a"}]
+    lock.release()
+
+
+async def test_version_and_help(home: Home) -> None:
+    assert (await meshnode("--version", home=home.path)).out.startswith("meshnode 0.")
+    shown = await meshnode("--help", home=home.path)
+    assert shown.code == 0
+    for verb in ("init", "up", "invite", "join", "table", "put", "get", "rm", "rows", "import", "watch", "peers"):
+        assert f"  {verb}" in shown.out
+    verbs = [line.split()[0] for line in shown.out.split("verbs:\n")[1].split("\n\n")[0].splitlines()]
+    helps = await asyncio.gather(*(meshnode(verb, "--help", home=home.path) for verb in verbs))
+    assert all(result.code == 0 and "usage: meshnode" in result.out for result in helps)
+
+
+async def test_a_fault_of_the_program_is_one_line_unless_asked_for_more(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fault(_arguments: list[str]) -> int:
+        raise ZeroDivisionError("by\nzero")
+
+    monkeypatch.setattr(main, "_run", fault)
+    monkeypatch.delenv("MESHNODE_DEBUG", raising=False)
+    assert main.main([]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("meshnode: this is a fault of meshnode itself: ZeroDivisionError: by\\nzero")
+    monkeypatch.setenv("MESHNODE_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main.main([])

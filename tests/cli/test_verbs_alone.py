@@ -1,0 +1,115 @@
+"""The verbs when no node runs: they open the store themselves, on a real home made by `init`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+from support.command import meshnode
+
+from meshnode.codec import cbor
+from meshnode.node.home import Home
+from meshnode.node.lock import try_lock
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> Path:
+    path = tmp_path / "n"
+    assert (await meshnode("init", "--name", "desk", home=path)).code == 0
+    added = await meshnode(
+        *["table", "add", "notes", "--key", "id:TEXT", "--column", "title:TEXT", "--column", "done:INTEGER"],
+        *["--column", "raw:BLOB"],
+        home=path,
+    )
+    assert added.code == 0
+    return path
+
+
+async def test_init_makes_a_private_home_and_says_what_to_do_next(tmp_path: Path) -> None:
+    result = await meshnode("init", home=tmp_path / "n")
+    assert result.code == 0
+    assert "recovery.key" in result.out
+    assert "meshnode up" in result.out
+    for name in ("site.key", "recovery.key"):
+        assert stat.S_IMODE((tmp_path / "n" / name).stat().st_mode) == 0o600
+    again = await meshnode("init", home=tmp_path / "n")
+    assert (again.code, again.err.count("\n")) == (2, 1)
+    as_json = await meshnode("init", "--output", "json", home=tmp_path / "m")
+    assert as_json.json["recovery_key"] == str(tmp_path / "m" / "recovery.key")
+
+
+async def test_put_get_rm(home: Path) -> None:
+    assert (await meshnode("put", "notes", "id=n1", "title=Milk", "done:=0", home=home)).code == 0
+    got = await meshnode("get", "notes", "id=n1", "--output", "json", home=home)
+    assert (got.code, got.json) == (0, {"id": "n1", "title": "Milk", "done": 0})
+    assert (await meshnode("put", "notes", "id=n1", "title:=null", "raw=00ff", home=home)).code == 0
+    got = await meshnode("get", "notes", "id=n1", "--output", "json", home=home)
+    assert got.json == {"id": "n1", "title": None, "done": 0, "raw": {"$bytes": "00ff"}}
+    assert (await meshnode("rm", "notes", "id=n1", home=home)).code == 0
+    assert (await meshnode("get", "notes", "id=n1", home=home)).code == 1
+    assert (await meshnode("rm", "notes", "id=n1", home=home)).code == 1
+
+
+async def test_import_then_rows_and_digest_agree(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "notes.jsonl"
+    lines = [{"id": f"n{number}", "title": f"t{number}", "done": number % 2} for number in range(1203)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    imported = await meshnode("import", "notes", str(file), "--output", "json", home=home)
+    assert (imported.code, imported.json) == (0, {"rows": 1203, "refused": 0})
+    rows = (await meshnode("rows", "notes", "--output", "jsonl", home=home)).out.splitlines()
+    shown = [json.loads(line) for line in rows]
+    assert sorted(shown, key=lambda row: int(row["id"][1:])) == lines
+    pairs = [[{"id": row["id"]}, {name: row[name] for name in row if name != "id"}] for row in shown]
+    assert pairs == sorted(pairs, key=lambda pair: cbor.encode(pair[0]))
+    digest = await meshnode("digest", "notes", "--output", "json", home=home)
+    assert digest.json == [{"table": "notes", "digest": blake3(cbor.encode(pairs)).hexdigest(), "rows": 1203}]
+
+
+async def test_status_watch_and_wait(home: Path) -> None:
+    await meshnode("put", "notes", "id=n1", "title=Milk", home=home)
+    status = await meshnode("status", "--output", "json", home=home)
+    assert status.json["running"] is False
+    assert (len(status.json["site"]), len(status.json["mesh_tag"]), status.json["peers"]) == (32, 16, [])
+    assert (await meshnode("wait", "--all", "--timeout", "1", home=home)).code == 0
+    live = await meshnode("wait", "--live", "--timeout", "0.2", home=home)
+    assert (live.code, live.err.count("\n")) == (2, 1)
+
+
+async def test_reading_takes_no_lock_and_writing_waits_for_it(home: Path) -> None:
+    lock = try_lock(Home(home).lock_path, "import")
+    assert lock is not None
+    assert (await meshnode("rows", "notes", home=home)).code == 0
+    writing = asyncio.create_task(meshnode("put", "notes", "id=n1", home=home))
+    assert (await meshnode("get", "notes", "id=n1", home=home)).code == 1
+    lock.release()
+    assert (await writing).code == 0
+    assert (await meshnode("get", "notes", "id=n1", home=home)).code == 0
+
+
+async def test_many_writers_at_once_lose_nothing(home: Path) -> None:
+    results = await asyncio.gather(*(meshnode("put", "notes", f"id=n{number}", home=home) for number in range(6)))
+    assert [result.code for result in results] == [0] * 6
+    rows = await meshnode("rows", "notes", "--output", "json", home=home)
+    assert len(rows.json) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["table", "add", "sqlite_x", "--key", "id:TEXT"], "reserved"),
+        (["table", "add", "t", "--key", "id:TEXT); DROP"], "no SQLite type"),
+        (["table", "add", "t", "--key", "id:TEXT", "--column", "ID:TEXT"], "letter case"),
+        (["table", "add", "t", "--key", "id:INTEGER"], ""),
+        (["table", "add", "nowhere"], "nowhere"),
+    ],
+)
+async def test_a_table_that_cannot_be_one_is_one_clear_line(home: Path, arguments: list[str], says: str) -> None:
+    result = await meshnode(*arguments, home=home)
+    if result.code == 0 and not says:
+        return
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert says in result.err
