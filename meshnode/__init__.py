@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshnode.errors import MeshError
     from meshnode.node.config import Config
+    from meshnode.node.home import Home
     from meshnode.node.joining import join
     from meshnode.node.node import Node
     from meshnode.node.views import ChangeView, PeerView, Receipt, RowChange, RowView, Status, TableDigest, WaitResult
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ChangeView",
     "Config",
+    "Home",
     "MeshError",
     "Node",
     "PeerView",
@@ -31,7 +33,13 @@ __all__ = [
     "join",
 ]
 
-_ELSEWHERE = {"MeshError": "errors", "Config": "node.config", "join": "node.joining", "Node": "node.node"}
+_ELSEWHERE = {
+    "MeshError": "errors",
+    "Config": "node.config",
+    "Home": "node.home",
+    "join": "node.joining",
+    "Node": "node.node",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -60,6 +60,7 @@ INTRODUCE_S = 3.0  # seconds an unknown site has to introduce itself (profile §
 PAIRING_S = 30.0  # seconds of one pairing ceremony; no person is waited for in it
 LINK_WINDOW_BYTES = 2 * MIB  # bytes one peer may have under way to us, gaps included; against memory held for it
 CONTROL_UNACKNOWLEDGED_BYTES = 8 * MIB  # bytes of control frames a peer leaves unread before its link ends
+ANSWERED_ADDRESSES = 1024  # peers whose local address is remembered; the oldest is left to the kernel
 KEPT_PACKETS = 16_384  # sent packets remembered for one peer; against one that acknowledges nothing
 NOTICE_INTERVAL_S = 60.0  # seconds between two notices of one kind about one peer
 NOTICE_SUBJECTS = 256  # peers told apart in the endpoint's notices; further ones share one entry

@@ -1,0 +1,25 @@
+"""The layers of the README, as import-linter holds them, and what a verb may import before it does anything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("aioquic", "cryptography", "cbor2", "pycose", "rich", "segno", "starlette", "uvicorn", "zeroconf", "sqlite3")
+
+
+def test_imports_go_down_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(no_cache=True) == 0
+
+
+@pytest.mark.parametrize("module", ["meshnode", "meshnode.cli.main", "meshnode.cli.connect", "meshnode.cli.put"])
+def test_the_start_of_a_verb_imports_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert not set(HEAVY) & set(found)

@@ -1,0 +1,110 @@
+"""What the README says is so: its commands run, its program runs, its modules and sections exist."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.command import Result, meshnode, start
+
+from meshnode.cli.main import _VERBS
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(kind: str) -> list[str]:
+    """The fenced blocks of one kind."""
+    return re.findall(rf"```{kind}\n(.*?)```", README, re.DOTALL)
+
+
+def commands(block: str) -> Iterator[tuple[list[str], str]]:
+    """Each command of a console block with the output that is shown under it."""
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        line, _, shown = part.partition("\n")
+        yield shlex.split(line), shown
+
+
+async def run_block(block: str, home: Path, running: list[asyncio.subprocess.Process], invite: str = "") -> str:
+    """Run a block's commands as written; `&` starts one that goes on. Returns what the last one printed."""
+    result = Result(0, "", "")
+    for words, shown in commands(block):
+        assert words[0] == "meshnode"
+        arguments = [invite if word == "INVITE" else word for word in words[1:]]
+        if arguments[-1] == "&":
+            process = await start(*arguments[:-1], home=home)
+            running.append(process)
+            assert process.stderr is not None
+            while b"is up on" not in (line := await process.stderr.readline()):
+                assert line, "the node ended while it was starting"
+            continue
+        result = await meshnode(*arguments, home=home)
+        assert result.code == 0, (words, result)
+        assert shown in ("", result.out)
+    return result.out
+
+
+async def test_the_quick_start_runs_as_written(tmp_path: Path) -> None:
+    first, second = (block for block in blocks("console") if "meshnode" in block)
+    running: list[asyncio.subprocess.Process] = []
+    try:
+        invite = (await run_block(first, tmp_path / "a", running)).strip()
+        assert invite.startswith("meshnode-invite:")
+        await run_block(second, tmp_path / "b", running, invite)
+    finally:
+        for process in running:
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
+        codes = [(await process.communicate(), process.returncode)[1] for process in running]
+    assert codes == [0] * len(running)
+
+
+async def test_the_embedding_program_runs_as_written(tmp_path: Path) -> None:
+    assert (await meshnode("init", home=tmp_path / "n")).code == 0
+    (program,) = blocks("python")
+    environment = {**os.environ, "MESHNODE_HOME": str(tmp_path / "n")}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    assert b"Bread" in out
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_every_example_runs(example: Path) -> None:
+    found = subprocess.run([sys.executable, str(example)], check=True, capture_output=True, text=True, timeout=120)
+    assert "Milk" in found.stdout
+
+
+def test_the_two_commands_are_there_and_only_differ_in_what_they_run() -> None:
+    lines = [line.strip() for line in README.splitlines() if "pip install" in line]
+    assert lines == [
+        "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/meshnode demo",
+        "python3 -m venv .venv && .venv/bin/pip install '.[test]' && .venv/bin/pytest",
+    ]
+
+
+def test_the_named_modules_exist() -> None:
+    named = set(re.findall(r"`((?:cli|codec|control|engine|merge|model|net|node|store|sync)/[\w/.]*)`", README))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (ROOT / "meshnode" / name).exists()] == []
+
+
+def test_every_verb_is_in_the_table() -> None:
+    table = README.split("## Verbs")[1].split("## Embed")[0]
+    assert [verb for verb, _, _ in _VERBS if not re.search(rf"`{verb}\b", table)] == []
+
+
+def test_the_script_of_the_checks_is_executable_and_sound() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    subprocess.run(["bash", "-n", str(script)], check=True)

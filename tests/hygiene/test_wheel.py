@@ -1,0 +1,28 @@
+"""The wheel that people install: every module, the protocol page and the type marker are in it, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "meshnode", source / "meshnode", ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source)]
+    modules = {str(path.relative_to(source)) for path in (source / "meshnode").rglob("*.py")}
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    info = {name for name in names if ".dist-info/" in name}
+    assert names - info == modules | {"meshnode/PROTOCOL.md", "meshnode/py.typed"}
+    (entry_points,) = (name for name in info if name.endswith("entry_points.txt"))
+    assert "meshnode = meshnode.cli.main:main" in zipfile.ZipFile(wheel).read(entry_points).decode()
