@@ -43,7 +43,9 @@ NOTICE_ROWS = 10_000  # aggregated notices kept
 NOTICE_TABLES_PER_SITE = 64  # table names one site may bring into notices; further ones share one entry
 UNVERIFIED_RECORDS = 1024  # records kept whose signer's key is not known yet, all such signers together
 PENDING_RECORDS_PER_SIGNER = 1024  # records kept per signer that do not count yet
-IGNORED_COLUMNS_PER_TABLE = 256  # names of columns that do not exist metered for one table; further ones share one entry
+IGNORED_COLUMNS_PER_TABLE = (
+    256  # names of columns that do not exist metered for one table; further ones share one entry
+)
 CHANGES_KEPT = 100_000  # rows of the durable change sequence; a subscriber further behind starts from the rows
 REQUESTS_PER_PEER = 64  # unanswered requests kept for one peer
 
@@ -55,7 +57,9 @@ HANDSHAKE_S = 10.0  # seconds from the first datagram to an authenticated peer
 KEEP_ALIVE_S = 15.0  # seconds between PINGs on a silent link
 SILENCE_S = 45.0  # seconds after which a silent link is lost
 DUPLICATE_PING_S = 2.0  # seconds the older of two links has to answer a PING
-HANDSHAKE_BYTES = 64 * KIB  # bytes of one connection before it is authenticated; against TLS messages announced as 16 MiB
+HANDSHAKE_BYTES = (
+    64 * KIB
+)  # bytes of one connection before it is authenticated; against TLS messages announced as 16 MiB
 INTRODUCE_S = 3.0  # seconds an unknown site has to introduce itself (profile §7)
 PAIRING_S = 30.0  # seconds of one pairing ceremony; no person is waited for in it
 LINK_WINDOW_BYTES = 2 * MIB  # bytes one peer may have under way to us, gaps included; against memory held for it

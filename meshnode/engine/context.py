@@ -56,6 +56,9 @@ class Context:
         self.on_schema_change: Callable[[Tx], None] = lambda _tx: None
         self._load_membership = load_membership
         self._stale = True
+        self._membership_saved = False
+        self._restartable = False
+        self._schema_changed = True
         self._saved: tuple[Hlc, int, int] | None = None
         with self.transaction():
             pass
@@ -71,7 +74,9 @@ class Context:
                     self._load(tx)
                 self._notice_schema_change(tx)
                 yield tx
-                self._save(tx)
+                surfaced = self._save(tx)
+            self._membership_saved = True
+            self.surfaced.extend(surfaced)
         except self.env.sqlite.Error as error:
             self._stale = True
             raise _store_error(error) from error
@@ -84,7 +89,7 @@ class Context:
 
         The row at fault is then withheld. Whoever commits events uses this rather than `transaction`.
         """
-        losses = 0
+        losses, self._restartable = 0, True
         try:
             while True:
                 try:
@@ -94,6 +99,7 @@ class Context:
                     losses += 1
                     self.barred[(lost.table_no, None if losses > _ROLLBACKS_PER_JOB else lost.key_bytes)] += 1
         finally:
+            self._restartable = False
             self.barred.clear()
 
     def _load(self, tx: Tx) -> None:
@@ -113,14 +119,15 @@ class Context:
         # A snapshot of the clock may be older than the log beside it: start above both (SSP/1 §13.5).
         self.clock = max(saved, log.newest_of_all(tx))
         self._saved = (saved, self.next_position, self.next_change)
-        self.set_membership(self._load_membership(tx, self.founder))
+        if not self._membership_saved:  # else the failed transaction did not touch it
+            self.set_membership(self._load_membership(tx, self.founder))
         self._stale = False
 
-    def _save(self, tx: Tx) -> None:
+    def _save(self, tx: Tx) -> list[Notice]:
         """The clock, the counters and the notices go into the transaction that used them."""
         clock, position, change = now = (self.clock, self.next_position, self.next_change)
         before = self._saved
-        self.surfaced.extend(self.notices.flush(tx, self.env.wall_ms()))
+        surfaced = self.notices.flush(tx, self.env.wall_ms())
         if before is None or before[0] != clock:
             meta.write_clock(tx, clock)
         if before is None or before[1] != position:
@@ -128,13 +135,20 @@ class Context:
         if before is None or before[2] != change:
             meta.write(tx, meta.NEXT_CHANGE, change)
         self._saved = now
+        return surfaced
 
     def _notice_schema_change(self, tx: Tx) -> None:
-        """Destinations are looked at again whenever anything changed the schema (profile §5)."""
+        """Destinations are looked at again whenever anything changed the schema (profile §5).
+
+        What follows from it writes rows, so it waits for a job that can be done again.
+        """
         version = tx.execute("PRAGMA schema_version").fetchone()[0]
         if version != self._schema_version:
             self._schema_version = version
             self._destinations.clear()
+            self._schema_changed = True
+        if self._schema_changed and self._restartable:
+            self._schema_changed = False
             self.on_schema_change(tx)
 
     # --- membership
@@ -153,6 +167,7 @@ class Context:
 
     def set_membership(self, membership: Membership) -> None:
         """Replace the snapshot; what was verified under an older generation is verified again at commit."""
+        self._membership_saved = False
         self.snapshot = Snapshot(self.mesh_id, membership, 1 if self.snapshot is None else self.snapshot.generation + 1)
 
     # --- names, counters, notices

@@ -121,6 +121,18 @@ def loopback_interfaces() -> tuple[Interface, ...]:
     return tuple(interface for interface in local_interfaces() if interface.loopback)
 
 
+def interfaces_at(host: str) -> tuple[Interface, ...]:
+    """The interfaces that a socket bound to `host` hears: all for `::` and `0.0.0.0`, else the one that has it."""
+    bare = parse_host(host.partition("%")[0]) if host else None
+    if bare is None or ip_address(bare).is_unspecified:
+        return local_interfaces()
+    return tuple(
+        Interface(one.name, one.index, tuple(each for each in one.addresses if each.ip.compressed == bare))
+        for one in local_interfaces()
+        if any(each.ip.compressed == bare for each in one.addresses)
+    )
+
+
 def _network(ip: ifaddr.IP) -> IPv4Interface | IPv6Interface:
     if isinstance(ip.ip, tuple):
         return IPv6Interface((ip.ip[0].partition("%")[0], ip.network_prefix))

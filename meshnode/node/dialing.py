@@ -141,6 +141,12 @@ class DialPlan:
         """A link to this site is up, whoever dialed it; to be told of every site with a live link."""
         self._linked.setdefault(site, now)
 
+    def came_from(self, site: bytes, address: Address) -> None:
+        """It dialed us from there. A node has one socket for both directions, so there it can be dialed too."""
+        target = self._targets.get(site)
+        if target is not None and address not in target.addresses():
+            target.worked = (*target.worked, address)[:ADDRESSES_PER_SITE]
+
     def unlinked(self, site: bytes, now: float, code: CloseCode | None = None) -> None:
         """A link to this site ended and no other is live: dial again, soon after a loss and later after a refusal."""
         since = self._linked.pop(site, now)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,6 +67,7 @@ class Jobs(Protocol):
 class Hooks:
     """What the node wants to hear of a link."""
 
+    started: Callable[[PeerDriver], Awaitable[None]]  # it is the one link to its site now; returns when it may open
     greeted: Callable[[PeerDriver, Hello], None]
     committed: Callable[[PeerDriver, Committed], None]  # after a commit that may concern others
     moved: Callable[[PeerDriver], None]  # something settled or was told: whoever waits looks again
@@ -173,6 +174,7 @@ class PeerDriver:
         self._hooks.greeted(self, effect.hello)
 
     async def _open(self) -> None:
+        await self._hooks.started(self)
         state = await self._jobs.open_link(self.peer)
         self._carry_out(self.session.start(state, self._now_ms()))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from meshnode.errors import CloseCode
 from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import mesh_tag
-from meshnode.net.addresses import Address, parse_address
+from meshnode.net.addresses import Address, interfaces_at, parse_address
 from meshnode.net.mdns import Discovery
 from meshnode.net.responder import Service
 from meshnode.net.sightings import Sighting, attestation_opener
@@ -86,6 +86,10 @@ class Finder:
         """A link to this site is up."""
         self._plan.linked(site, time.monotonic())
 
+    def came_from(self, site: bytes, address: Address) -> None:
+        """A link that this site dialed is up."""
+        self._plan.came_from(site, address)
+
     def unlinked(self, site: bytes, code: CloseCode | None) -> None:
         """The last link to this site is gone."""
         self._plan.unlinked(site, time.monotonic(), code)
@@ -106,6 +110,7 @@ class Finder:
             on_notice=self._on_notice,
             on_network=self._network_changed,
             random=random.random,
+            scan=lambda: interfaces_at(self._settings.config.listen),
         )
 
     def _seen(self, sighting: Sighting) -> None:

@@ -9,13 +9,14 @@ import random
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from pathlib import Path
 
 from meshnode.errors import CloseCode, PairingError, TransportError, UsageError
 from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.pairing import Ends
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
-from meshnode.net.addresses import Address, parse_address
+from meshnode.net.addresses import Address, local_interfaces, loopback_interfaces, parse_address, parse_host
 from meshnode.net.endpoint import ALPN_PAIRING, Admission, Endpoint, EndpointIdentity, Link
 from meshnode.net.mdns import Discovery
 from meshnode.net.sightings import Sighting, attestation_opener
@@ -122,6 +123,7 @@ class _Search:
             on_gone=lambda _site: None,
             on_notice=lambda _kind, _site, _text: None,
             random=random.random,
+            scan=loopback_interfaces if self._on_this_machine() else local_interfaces,
         )
 
     @asynccontextmanager
@@ -165,6 +167,11 @@ class _Search:
                 raise PairingError(_refused(error)) from error
             self._failures[address] = str(error)
             return None
+
+    def _on_this_machine(self) -> bool:
+        """An inviter that names nothing but loopback addresses is not looked for on the network."""
+        hosts = [parse_host(address.host) for address in self._addresses]
+        return bool(hosts) and all(host is not None and ip_address(host).is_loopback for host in hosts)
 
     def _seen(self, sighting: Sighting) -> None:
         """Nothing proves an unknown inviter's announcement; the transport binding will (profile §11)."""

@@ -8,14 +8,14 @@ import secrets
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 
-from meshnode.errors import CloseCode, MeshError
+from meshnode.errors import CloseCode, MeshError, TransportError
 from meshnode.limits import INTRODUCE_BYTES
 from meshnode.model.delivery import Committed
 from meshnode.model.frames import Hello
 from meshnode.model.membership import Membership
 from meshnode.model.pairing import NONCE_BYTES, Ends
 from meshnode.model.site import short_text
-from meshnode.net.addresses import Address
+from meshnode.net.addresses import Address, parse_address
 from meshnode.net.endpoint import ALPN_PAIRING, ALPN_SYNC, Admission, Endpoint, EndpointIdentity, Link
 from meshnode.node.ceremony import UnknownInvites, invite_over
 from meshnode.node.dialing import Attempt
@@ -46,13 +46,15 @@ class Network:
         self.recovering = False  # restored from an old copy: no authoring until a peer answered (profile §8)
         self._storage = storage
         self._boot = secrets.token_bytes(BOOT_BYTES)
-        self._hooks = Hooks(self._greeted, self._committed, self._moved, self._ended, self._rolled_back)
+        self._hooks = Hooks(self._started, self._greeted, self._committed, self._moved, self._ended, self._rolled_back)
         self._drivers: dict[Link, PeerDriver] = {}
+        self._leaving: set[PeerDriver] = set()  # their links ended, jobs of theirs may still be under way
         self._heard: dict[bytes, Heard] = {}
         self._met: set[bytes] = set()  # sites that know us: no introduction for them
         self._introduction: tuple[bytes, ...] = ()
         self._answer_until = 0  # pairing is answered until then
         self._generation = -1
+        self._stopped = False
         self._unknown = UnknownInvites(wall_ms)
         self._tasks: set[asyncio.Task[None]] = set()
         self._finder = Finder(
@@ -70,31 +72,46 @@ class Network:
 
     async def start(self) -> None:
         """Listen, announce, dial. TransportError where the port cannot be used; then nothing runs."""
-        config = self.settings.config
-        self._endpoint = await Endpoint.create(
-            "" if config.listen == "::" else config.listen,
-            config.port,
-            identity=EndpointIdentity.create(self.settings.mesh_id, self.settings.key, wall_ms()),
-            admit=self._admit,
-            on_link=self._linked,
-            on_notice=self._notice,
-        )
+        self._endpoint = await self._listen()
         kept = await self._storage.read(_kept)
         self._met = set(kept.met)
         self._answer_until = kept.answer_until
         await self.membership_changed()
         self._finder.start(self.port, self._members(), kept.addresses)
 
+    async def _listen(self) -> Endpoint:
+        """On the chosen port; where another program has it, on any, which announcements and dials make up for."""
+        port = self.settings.config.port
+        try:
+            return await self._create_endpoint(port)
+        except TransportError as error:
+            if self.settings.port_asked:
+                raise
+            await self.jobs.surface("port-taken", None, f"{error}: listening on another one until the next start")
+            return await self._create_endpoint(0)
+
+    async def _create_endpoint(self, port: int) -> Endpoint:
+        listen = self.settings.config.listen
+        return await Endpoint.create(
+            "" if listen == "::" else listen,
+            port,
+            identity=EndpointIdentity.create(self.settings.mesh_id, self.settings.key, wall_ms()),
+            admit=self._admit,
+            on_link=self._linked,
+            on_notice=self._notice,
+        )
+
     async def stop(self, code: CloseCode, reason: str) -> None:
         """Say goodbye to everybody and give the port back; jobs under way finish."""
-        drivers = list(self._drivers.values())
+        drivers = [*self._drivers.values(), *self._leaving]
         for driver in drivers:
             driver.goodbye(code, reason)
+        await self._finder.stop()
+        await self._endpoint.close(code, reason)
+        self._stopped = True
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._finder.stop()
-        await self._endpoint.close(code, reason)
         for driver in drivers:
             await driver.stopped()
 
@@ -171,9 +188,19 @@ class Network:
         if link.live:
             driver.start()
 
+    async def _started(self, driver: PeerDriver) -> None:
+        """Let the jobs of a link that this one replaces end first: two sessions of one stream only cost reconnects."""
+        self._finder.linked(driver.peer)
+        for other in list(self._leaving):
+            if other.peer == driver.peer:
+                await other.stopped()
+
     def _greeted(self, driver: PeerDriver, hello: Hello) -> None:
         self._met.add(driver.peer)
-        self._finder.linked(driver.peer)
+        if not driver.link.opened_by_us:
+            address = parse_address(driver.link.remote_address)
+            self._finder.came_from(driver.peer, address)
+            self._dial_worked(driver.peer, address)
         self._heard[driver.peer] = Heard(newest=hello.max_hlc.get(driver.peer))
         logger.info("linked to %s %s", short_text(driver.peer), driver.link.remote_address)
         self._moved(driver)
@@ -195,6 +222,8 @@ class Network:
     def _ended(self, driver: PeerDriver, code: CloseCode | None, reason: str) -> None:
         self._remember(driver)
         self._drivers.pop(driver.link, None)
+        self._leaving.add(driver)
+        self._spawn(self._left(driver))
         if not any(other.peer == driver.peer for other in self._live()):
             self._heard[driver.peer] = replace(self._heard[driver.peer], linked=False, note=_why(code, reason))
             self._finder.unlinked(driver.peer, code)
@@ -204,6 +233,10 @@ class Network:
             self._stop_publishing(driver.peer)
         logger.info("the link to %s ended: %s", short_text(driver.peer), reason or code)
         self._storage.changed.ring()
+
+    async def _left(self, driver: PeerDriver) -> None:
+        await driver.stopped()
+        self._leaving.discard(driver)
 
     def _rolled_back(self) -> None:
         self.recovering = True
@@ -278,6 +311,9 @@ class Network:
         self._spawn(self.jobs.surface(kind, site, text))
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        if self._stopped:
+            work.close()  # the store may be closed by now
+            return
         task = asyncio.get_running_loop().create_task(_logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -18,5 +18,6 @@ class NetworkSettings:
     name: str
     software: str
     config: Config  # its port is the chosen one
+    port_asked: bool  # whoever started the node named the port: another one will not do
     scope: Scope
     publishing: bool  # False while it is not known which copy of the database this is (profile §8)

@@ -26,6 +26,8 @@ Barred: TypeAlias = Mapping[tuple[int, bytes | None], int]
 
 # SQLite result codes that are about one statement and its values; any other is about the database or the disk.
 _ROW_LEVEL: Final = frozenset({1, 18, 19, 20, 23, 25})  # ERROR, TOOBIG, CONSTRAINT, MISMATCH, AUTH, RANGE
+_ROW_CLASSES: Final = frozenset({"IntegrityError", "DataError"})
+_DATABASE_WORDS: Final = ("locked", "disk", "full", "unable to open", "readonly", "interrupted", "malformed", "memory")
 REASON_CHARACTERS: Final = 300
 
 
@@ -250,6 +252,8 @@ class _Feed(Iterator[Parameters]):
 def _is_row_level(error: Exception) -> bool:
     """Whether SQLite refused this statement with these values, rather than to work at all."""
     code = getattr(error, "sqlite_errorcode", None)
-    if code is None:  # a DB-API module without codes
-        return type(error).__name__ in {"IntegrityError", "DataError"}
-    return code & 0xFF in _ROW_LEVEL
+    if code is not None:
+        return code & 0xFF in _ROW_LEVEL
+    # A DB-API module without codes: what is left is the class, and SQLite's own words for trouble with the database.
+    kind, words = type(error).__name__, str(error).lower()
+    return kind in _ROW_CLASSES or (kind == "OperationalError" and not any(word in words for word in _DATABASE_WORDS))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from meshnode.errors import CorruptStateError
-from meshnode.limits import BATCH_BYTES, BATCH_EVENTS
+from meshnode.limits import BATCH_BYTES, BATCH_EVENTS, MIB
 from meshnode.store.database import Tx
 
 SCAN_ROWS: Final = 8_192  # log rows looked at for one frame; more wait for the next transaction
+SCAN_BYTES: Final = 16 * MIB  # bytes of events read for one frame and not offered; likewise
 
 Allowed = Callable[[int], bool]
 """Whether the peer may get events of the table of this number."""
@@ -46,19 +47,23 @@ def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed) -> Offer
     """The next events of the log that the peer gets: not its own, nothing unresolved, nothing that is filtered out."""
     offer = Offer.after(position)
     rows = tx.execute(
-        "SELECT position, table_no, CASE WHEN site_no = ?1 OR state = 2 THEN NULL ELSE length(event) END, event"
+        "SELECT position, table_no, CASE WHEN site_no = ?1 OR state = 2 THEN NULL ELSE event END"
         " FROM meshnode_log WHERE position > ?2 ORDER BY position LIMIT ?3",
         (peer_no, position, SCAN_ROWS),
     )
-    scanned = 0
-    for row_position, table_no, size, event in rows:
-        if size is not None and allowed(table_no):
-            if type(event) is not bytes or not size:
+    scanned = passed_bytes = 0
+    for row_position, table_no, event in rows:
+        if event is not None:
+            if type(event) is not bytes or not event:
                 _unreadable_event(row_position)
-            if not offer.add(row_position, event):
+            if not allowed(table_no):
+                passed_bytes += len(event)
+            elif not offer.add(row_position, event):
                 return offer
         offer.scanned_to = row_position
         scanned += 1
+        if passed_bytes > SCAN_BYTES:
+            return offer
     offer.exhausted = scanned < SCAN_ROWS
     return offer
 

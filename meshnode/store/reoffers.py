@@ -40,7 +40,8 @@ def start_cycle(tx: Tx, stream: Stream) -> None:
 def due(tx: Tx, stream: Stream, kind: int, limit: int) -> list[int]:
     """The next positions to offer again."""
     rows = tx.execute(
-        "SELECT position FROM meshnode_reoffers WHERE site_no = ? AND path = ? AND kind = ? AND waiting = 0"
+        "SELECT position FROM meshnode_reoffers INDEXED BY meshnode_reoffers_due"
+        " WHERE site_no = ? AND path = ? AND kind = ? AND waiting = 0"
         " ORDER BY position LIMIT ?",
         (*stream.key, kind, limit),
     )

@@ -202,7 +202,7 @@ CREATE TABLE meshnode_inbound (       -- what this node holds of a peer's stream
     path TEXT NOT NULL,
     epoch BLOB NOT NULL,
     next INTEGER NOT NULL,
-    link INTEGER NOT NULL,            -- number of the link that adopted the epoch: late work of an older one is refused
+    link INTEGER NOT NULL DEFAULT 0,  -- number of the link that adopted the epoch: late work of an older one is refused
     PRIMARY KEY (site_no, path)
 ) WITHOUT ROWID;
 

@@ -18,7 +18,7 @@ class InlineExecutor(Executor):
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001  # the future carries whatever the work raised
+        except BaseException as error:  # the future carries whatever the work raised
             future.set_exception(error)
         return future
 

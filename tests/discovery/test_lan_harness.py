@@ -34,13 +34,18 @@ def test_hosts_reach_each_other_until_a_cable_is_pulled() -> None:
 
 def test_programs_and_namespaces_end_with_the_block_whatever_happens_in_it() -> None:
     lan = Lan(2)
-    with pytest.raises(ZeroDivisionError), lan:
-        program = lan.popen(0, ["sleep", "1000"])
-        name = lan.namespace(0)
-        assert name in namespaces()
-        raise ZeroDivisionError
-    assert program.poll() is not None
-    assert name not in namespaces()
+    started: list[subprocess.Popen[bytes]] = []
+
+    def fail() -> None:
+        with lan:
+            started.append(lan.popen(0, ["sleep", "1000"]))
+            assert lan.namespace(0) in namespaces()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert started[0].poll() is not None
+    assert lan.namespace(0) not in namespaces()
     lan.close()
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.engines import PLAIN, Bench, members
 from support.mesh_context import TestTime
 from support.records import site_key
 
 from meshnode.engine.commit import commit_events
+from meshnode.engine.write import LocalChange
+from meshnode.errors import NotFoundError, UsageError
 from meshnode.model.hlc import Hlc
 from meshnode.model.scope import Scope
+from meshnode.store.database import Tx
 
 
 def _bench(folder: Path) -> Bench:
@@ -93,3 +97,23 @@ def test_what_was_surfaced_is_handed_on_once(tmp_path: Path) -> None:
     assert bench.engine.context.take_surfaced() == []
     bench.deliver([bench.event(2, 2, None, {})])
     assert bench.notices()["empty-key"].count == 2
+
+
+def test_a_failed_transaction_takes_its_membership_with_it(tmp_path: Path) -> None:
+    bench = _bench(tmp_path)
+    context = bench.engine.context
+    before = context.generation
+    with pytest.raises(NotFoundError):
+        bench.engine.write([LocalChange("main", "nowhere", {"id": 1}, {})])
+    bench.engine.write([])
+    assert context.generation == before  # it did not touch the membership
+
+    def empty_and_fail(_tx: Tx) -> None:
+        context.set_membership(members([]))
+        raise UsageError("undone")
+
+    with pytest.raises(UsageError):
+        context.transact(empty_and_fail)
+    bench.engine.write([])
+    assert context.membership.key_of(site_key(2).site) is not None
+    assert context.generation > before + 1

@@ -63,7 +63,9 @@ async def test_the_quick_start_runs_as_written(tmp_path: Path) -> None:
         for process in running:
             if process.returncode is None:
                 process.send_signal(signal.SIGTERM)
-        codes = [(await process.communicate(), process.returncode)[1] for process in running]
+        logs = [(await process.communicate())[1].decode() for process in running]
+        print(*logs, sep="\n")  # shown where the test fails
+    codes = [process.returncode for process in running]
     assert codes == [0] * len(running)
 
 

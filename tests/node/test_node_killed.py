@@ -1,4 +1,4 @@
-"""SIGKILL in the middle of a bulk load, at either end: nothing is lost and nothing is repeated (NEOTH commit contract)."""
+"""SIGKILL in the middle of a bulk load, at either end: nothing is lost, nothing repeated (NEOTH commit contract)."""
 
 from __future__ import annotations
 

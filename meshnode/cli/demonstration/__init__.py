@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 
+from meshnode.cli.demonstration.result import Result
 from meshnode.cli.demonstration.screen import Screen, summary
 from meshnode.cli.demonstration.story import Story
 from meshnode.errors import UsageError
@@ -20,7 +23,7 @@ def demonstrate(*, keep: str | None, as_json: bool) -> int:
     console = None if as_json else Console()
     folder = _folder(keep)
     try:
-        result = asyncio.run(Story(folder, Screen(console)).run())
+        result = asyncio.run(_played(Story(folder, Screen(console))))
     finally:
         if keep is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -29,6 +32,19 @@ def demonstrate(*, keep: str | None, as_json: bool) -> int:
     else:
         summary(console, result, keep)
     return 0 if result.converged else 1
+
+
+async def _played(story: Story) -> Result:
+    """Play it; when this process is told to end, end the node processes with it."""
+    task = asyncio.ensure_future(story.run())
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            with suppress(NotImplementedError):  # Windows has no signals to end a loop by
+                asyncio.get_running_loop().add_signal_handler(getattr(signal, name), task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 def _folder(keep: str | None) -> Path:

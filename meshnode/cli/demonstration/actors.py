@@ -14,6 +14,7 @@ from pathlib import Path
 from meshnode.control.client import ControlClient
 from meshnode.errors import MeshError, StoreError
 from meshnode.node.home import Home
+from meshnode.node.views import Status
 
 START_S = 20.0  # seconds a node process has to answer on its control socket
 LOOK_S = 0.05  # seconds between looks at a starting process
@@ -58,6 +59,7 @@ class Actor:
 
     async def start(self) -> None:
         """Run `meshnode up` and return once it answers."""
+        self._node = None  # a new control socket is a new address
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 *self._command("up", *self.extra), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
@@ -94,8 +96,16 @@ class Actor:
         """Whether its process lives."""
         return self.process is not None and self.process.returncode is None
 
+    async def status(self) -> Status | None:
+        """How it is; None while it does not answer."""
+        if self._node is None or not self.running:
+            return None
+        try:
+            return await self._node.status()
+        except MeshError:
+            return None
+
     async def _answers(self) -> bool:
-        """A new control socket is a new address, so it is looked up at each start."""
         try:
             self._node = await ControlClient.connect(Home(self.home))
         except MeshError:

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from meshnode.cli.demonstration.actors import Actor
 from meshnode.cli.demonstration.result import Result
-from meshnode.errors import MeshError
 from meshnode.node.views import Status
 
 LOOKS_PER_S = 4  # refreshes a second
@@ -61,10 +60,7 @@ class Screen:
 
     async def _look(self, actors: list[Actor]) -> None:
         for actor in actors:
-            try:
-                self._states[actor.name] = await actor.node.status() if actor.running else None
-            except (MeshError, OSError):
-                self._states[actor.name] = None
+            self._states[actor.name] = await actor.status()
 
     def _picture(self, actors: list[Actor]) -> Group:
         table = Table(box=None, pad_edge=False, header_style="bold")

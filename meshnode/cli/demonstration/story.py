@@ -16,6 +16,7 @@ from meshnode.node.api import ROWS_PER_IMPORT
 from meshnode.node.views import RowChange
 
 WAIT_S = 60.0  # seconds the nodes have to become equal at each step
+HERE = ("--listen", "127.0.0.1")  # all three are on this machine: nothing is said to its network
 LOOK_S = 0.05  # seconds between two looks at the links
 SHARED_EDITS = 40  # rows that all three edit
 BURST = 60  # single writes under way when a node is killed
@@ -34,7 +35,7 @@ class Story:
 
     async def run(self) -> Result:
         """Play it; raises MeshError where a step fails."""
-        laptop, phone, nas = self.cast = [Actor(name, self.folder / name) for name in ("laptop", "phone", "nas")]
+        laptop, phone, nas = self.cast = [Actor(name, self.folder / name, HERE) for name in ("laptop", "phone", "nas")]
         try:
             async with self.screen.following(self.cast):
                 await self._pair(laptop, phone, nas)

@@ -1,0 +1,80 @@
+"""Which SQLite errors cost one row and which stop the batch, whether or not the module tells result codes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from meshnode.store.materialize import _is_row_level
+
+
+def _raised(work: Callable[[sqlite3.Connection], object]) -> sqlite3.Error:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, a NOT NULL)")
+        with pytest.raises(sqlite3.Error) as caught:
+            work(connection)
+        return caught.value
+
+
+def _full(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA max_page_count = 3")
+    connection.execute("INSERT INTO t VALUES (1, zeroblob(100000))")
+
+
+def _read_only(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("INSERT INTO t VALUES (1, 1)")
+
+
+def _trigger(action: str) -> Callable[[sqlite3.Connection], object]:
+    def work(connection: sqlite3.Connection) -> None:
+        connection.execute(f"CREATE TRIGGER g BEFORE INSERT ON t BEGIN {action}; END")
+        connection.execute("INSERT INTO t VALUES (1, 1)")
+
+    return work
+
+
+ROW = {
+    "not null": lambda c: c.execute("INSERT INTO t VALUES (1, NULL)"),
+    "mismatch": lambda c: c.execute("INSERT INTO t VALUES ('x', 1)"),
+    "too big": lambda c: c.execute("INSERT INTO t VALUES (1, zeroblob(2000000000))"),
+    "abort": _trigger("SELECT RAISE(ABORT, 'no')"),
+    "rollback": _trigger("SELECT RAISE(ROLLBACK, 'no')"),
+    "broken trigger": _trigger("INSERT INTO nowhere VALUES (1)"),
+    "no such table": lambda c: c.execute("INSERT INTO nowhere VALUES (1)"),
+}
+DATABASE = {"full": _full, "read only": _read_only}
+
+
+class OperationalError(Exception):
+    """As a DB-API module without codes raises it."""
+
+
+class IntegrityError(Exception):
+    """Likewise."""
+
+
+class DataError(Exception):
+    """Likewise."""
+
+
+def _without_code(error: sqlite3.Error) -> Exception:
+    kinds = {each.__name__: each for each in (OperationalError, IntegrityError, DataError)}
+    return kinds[type(error).__name__](str(error))
+
+
+@pytest.mark.parametrize("name", ROW)
+def test_costs_one_row(name: str) -> None:
+    error = _raised(ROW[name])
+    assert _is_row_level(error)
+    assert _is_row_level(_without_code(error))
+
+
+@pytest.mark.parametrize("name", DATABASE)
+def test_stops_the_batch(name: str) -> None:
+    error = _raised(DATABASE[name])
+    assert not _is_row_level(error)
+    assert not _is_row_level(_without_code(error))
