@@ -15,7 +15,7 @@ from meshnode.control.client import ControlClient
 from meshnode.errors import BusyError
 from meshnode.node.config import Config, with_overrides
 from meshnode.node.home import Home
-from meshnode.node.lock import busy_text
+from meshnode.node.lock import busy_text, lock_or
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,18 +38,20 @@ def run(options: argparse.Namespace) -> int:
 
 async def _up(options: argparse.Namespace) -> None:
     home = Home(connect.home_path(options))
-    if not home.founded:
-        home = await _found(options)
-    elif await ControlClient.connect(home) is not None:
+    home.prepare()
+    found = await lock_or(home.lock_path, "up", lambda: ControlClient.connect(home))
+    if isinstance(found, ControlClient):
         raise BusyError(busy_text(home.lock_path))
-    config = _config(home.config, options)
+    if not home.founded:
+        await _found(home, options)
+    home = Home.load(home.path)
 
     from meshnode.control.server import ControlServer
     from meshnode.node.node import Node
 
     stop = asyncio.Event()
     _stop_on_signals(stop)
-    async with Node(home, config=config) as node, ControlServer(node, home):
+    async with Node(home, config=_config(home.config, options), lock=found) as node, ControlServer(node, home):
         status = await node.status()
         print(f"meshnode {status.short} is up on UDP port {status.port}; stop it with Ctrl-C", file=sys.stderr)
         stopped, closed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(node.wait_closed())
@@ -60,12 +62,11 @@ async def _up(options: argparse.Namespace) -> None:
             closed.result()  # raises what ended the node
 
 
-async def _found(options: argparse.Namespace) -> Home:
+async def _found(home: Home, options: argparse.Namespace) -> None:
     from meshnode.node.founding import found
 
-    async with connect.new_home(options, "up") as home:
-        print(founded_text(await found(home, name=options.name or platform.node() or "meshnode")), file=sys.stderr)
-    return Home.load(home.path)
+    view = await found(home, name=options.name or platform.node() or "meshnode")
+    print(founded_text(view), file=sys.stderr)
 
 
 def _config(config: Config, options: argparse.Namespace) -> Config:

@@ -19,6 +19,7 @@ from meshnode.limits import (
     COUNTER_MAX,
     DEFLATED_BYTES,
     EVENT_FRAME_ITEMS,
+    FRAME_NUMBER_MAX,
     FRONTIER_SITES,
     HELLO_BYTES,
     INTRODUCE_BYTES,
@@ -40,7 +41,7 @@ def _events(value: Any) -> list[bytes]:
     return events
 
 
-_NUMBER: Final = fields.unsigned(1)
+_NUMBER: Final = fields.unsigned(1, FRAME_NUMBER_MAX)
 _SITE: Final = fields.byte_string(SITE_BYTES)
 _EPOCH: Final = fields.byte_string(frames.EPOCH_BYTES)
 _DIGEST: Final = fields.byte_string(DIGEST_BYTES)

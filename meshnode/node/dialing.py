@@ -218,4 +218,14 @@ class DialPlan:
 
     def _idle(self, name: bytes | Address, target: _Target) -> bool:
         site = name if isinstance(name, bytes) else self._site_of.get(name)
-        return not target.dialing and site not in self._linked and bool(target.addresses())
+        return (
+            not target.dialing and site not in self._linked and bool(target.addresses()) and not self._doubled(target)
+        )
+
+    def _doubled(self, target: _Target) -> bool:
+        """An address of it is being dialed as a static one, or the static one as a member's: two links to one site."""
+        static = bool(target.fixed)
+        return any(
+            other.dialing and bool(other.fixed) != static and not set(target.addresses()).isdisjoint(other.addresses())
+            for other in self._targets.values()
+        )

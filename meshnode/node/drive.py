@@ -14,6 +14,7 @@ from typing import Protocol
 
 from meshnode.engine.offer import Filter
 from meshnode.errors import CloseCode, CorruptStateError, MeshError, ProtocolError
+from meshnode.limits import HANDSHAKE_S
 from meshnode.model.delivery import Advanced, Committed, LinkState, OutboundStream, StagedFrame
 from meshnode.model.frames import Hello, Request
 from meshnode.net.link import Link
@@ -89,6 +90,7 @@ class PeerDriver:
         self._now_ms = now_ms
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
         self._started = False
         link.on_control = self._control
         link.on_events = self._events
@@ -140,8 +142,9 @@ class PeerDriver:
         self._carry_out(self.session.events_untrusted(data, self._now_ms()))
 
     def _closed(self, code: CloseCode | None, reason: str, _local: bool) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._deadline):
+            if timer is not None:
+                timer.cancel()
         self.session.goodbye(code or CloseCode.DONE, reason)  # no further effect of a job may be carried out
         self._hooks.ended(self, code, self.farewell or reason)
 
@@ -176,6 +179,7 @@ class PeerDriver:
     async def _open(self) -> None:
         await self._hooks.started(self)
         state = await self._jobs.open_link(self.peer)
+        self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_S, self._greeting_due)
         self._carry_out(self.session.start(state, self._now_ms()))
 
     async def _work(self, effect: Effect) -> None:
@@ -228,6 +232,11 @@ class PeerDriver:
             self.link.close(CloseCode.NOT_A_MEMBER, "the records shown do not make this site a member")
 
     # --- time and tasks
+
+    def _greeting_due(self) -> None:
+        """A peer that never says hello holds a link for nothing."""
+        if self.session.hello is None:
+            self.link.close(CloseCode.PROTOCOL_ERROR, f"no hello within {HANDSHAKE_S:g} s")
 
     def _set_timer(self) -> None:
         if self._timer is not None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from meshnode.engine.authority import found_mesh
 from meshnode.engine.engine import Engine
 from meshnode.engine.membership import add_records
-from meshnode.errors import PairingError, UsageError
+from meshnode.errors import PairingError, StoreError, UsageError
 from meshnode.limits import LABEL_BYTES
 from meshnode.model.invite import Invite
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
@@ -27,6 +29,7 @@ MESH_ID_BYTES = 16  # profile §3
 async def found(home: Home, *, name: str) -> FoundView:
     """Found a mesh in a home that is locked and not founded: keys, database, records, settings, in that order."""
     check_name(name)
+    home.begin()
     recovery = home.write_recovery_key(secrets.token_bytes(SEED_BYTES))
     key = home.write_site_key(secrets.token_bytes(SEED_BYTES))
     mesh_id = secrets.token_bytes(MESH_ID_BYTES)
@@ -65,9 +68,10 @@ def settle_joined(
 def settle(
     home: Home, key: SiteKey, mesh_id: bytes, founder: bytes, name: str, fill: Callable[[Engine], None]
 ) -> Config:
-    """Make the database, fill it, and finish the home; the incarnation file comes last and makes it count."""
+    """Make the database of a home that was begun, fill it, and finish the home."""
     _remove_unfinished(home)
     incarnation = secrets.token_bytes(INCARNATION_BYTES)
+    _create_private(home.database_path)
     database = Database(home.database_path, sqlite=sqlite3)
     try:
         engine = Engine.create(
@@ -84,6 +88,7 @@ def settle(
     config = Config(name=name, port=choose_port())
     home.write_config(config)
     home.write_incarnation(incarnation)
+    home.finish()
     return home.config
 
 
@@ -95,6 +100,14 @@ def check_name(name: str) -> None:
 
 def _remove_unfinished(home: Home) -> None:
     """A database of a home that was never finished holds nothing that anybody was told of."""
-    if home.database_path.parent == home.path and not home.founded:
+    if home.database_path.parent == home.path and home.unfinished_path.exists():
         for suffix in ("", "-wal", "-shm"):
             home.database_path.with_name(home.database_path.name + suffix).unlink(missing_ok=True)
+
+
+def _create_private(path: Path) -> None:
+    """An empty database of mode 0600: it keeps invite secrets. SQLite gives its WAL the same mode."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StoreError(f"cannot make the database {path}: {error.strerror}") from error

@@ -1,7 +1,8 @@
 """The node's home: keys, configuration, incarnation, lock and control socket (profile §3, §8, §9).
 
-The database may live elsewhere (inside an application's own file), these stay here. A home counts as founded once its
-incarnation file is there: it is written last, so a crash while founding leaves something that founding can do again.
+The database may live elsewhere (inside an application's own file), these stay here. While a home is being made it holds
+the file `unfinished`: a crash then leaves something that founding or joining can do again, and a home without that file
+is never made anew over what it holds.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
 
 HOME_VARIABLE = "MESHNODE_HOME"
 INCARNATION_BYTES = 16  # profile §8
+_DATABASE = "meshnode.db"
 _KEY_FILE_BYTES = 4096  # far more than a COSE_Key is; against a device file or a wrong path
 
 
@@ -52,8 +54,14 @@ class Home:
 
     @property
     def founded(self) -> bool:
-        """Whether a mesh was founded or joined here, to the end."""
-        return self.incarnation_path.exists()
+        """Whether a mesh was founded or joined here, to the end; files that were lost since do not undo that."""
+        traces = (self.incarnation_path, self.site_key_path, self.path / _DATABASE)
+        return not self.unfinished_path.exists() and any(path.exists() for path in traces)
+
+    @property
+    def unfinished_path(self) -> Path:
+        """There from the first to the last step of making the home."""
+        return self.path / "unfinished"
 
     @property
     def site_key_path(self) -> Path:
@@ -79,7 +87,7 @@ class Home:
     def database_path(self) -> Path:
         """The SQLite file: `meshnode.db` here, or what the settings name (relative to the home)."""
         if not self.config.database:
-            return self.path / "meshnode.db"
+            return self.path / _DATABASE
         return (self.path / Path(self.config.database).expanduser()).absolute()
 
     @property
@@ -139,8 +147,18 @@ class Home:
         return incarnation
 
     def write_incarnation(self, incarnation: bytes) -> None:
-        """Finish founding, or follow a renewed database."""
+        """Follow a new or renewed database."""
         write_private(self.incarnation_path, incarnation.hex().encode() + b"\n")
+
+    def begin(self) -> None:
+        """From here on the home is being made."""
+        self.refuse_founded()
+        write_private(self.unfinished_path, b"")
+
+    def finish(self) -> None:
+        """The home is whole: from here on it counts as founded."""
+        self.unfinished_path.unlink()
+        _sync_folder(self.path)
 
     def write_config(self, config: Config) -> None:
         """Keep the settings of a new node; a file that its owner wrote before is left alone."""

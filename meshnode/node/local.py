@@ -94,6 +94,8 @@ class LocalNode:
 
     async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
         """Changes beyond `since` as they happen; a subscriber that was away too long gets every row first."""
+        if self._ended():
+            return
         named = None if table is None else table_text(*parse_table(table))
         if named is not None and named not in {view.table for view in await self.tables()}:
             raise NotFoundError(f"table {named!r} is not registered: add it first")

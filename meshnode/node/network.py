@@ -103,10 +103,10 @@ class Network:
 
     async def stop(self, code: CloseCode, reason: str) -> None:
         """Say goodbye to everybody and give the port back; jobs under way finish."""
-        drivers = [*self._drivers.values(), *self._leaving]
-        for driver in drivers:
+        for driver in list(self._drivers.values()):
             driver.goodbye(code, reason)
         await self._finder.stop()
+        drivers = [*self._drivers.values(), *self._leaving]  # one may have come meanwhile
         await self._endpoint.close(code, reason)
         self._stopped = True
         for task in list(self._tasks):
@@ -179,7 +179,7 @@ class Network:
             software=self.settings.software,
             boot=self._boot,
             scope=self.settings.scope.patterns,
-            introduce=() if link.site in self._met else self._introduction,
+            introduce=() if self._is_known_to(link.site) else self._introduction,
         )
         session = Session(greeting, link.site, admitted=link.admitted)
         driver = PeerDriver(link, session, self.jobs, self._hooks, wall_ms)
@@ -188,8 +188,16 @@ class Network:
         if link.live:
             driver.start()
 
+    def _is_known_to(self, peer: bytes) -> bool:
+        """Whether a peer surely has our records: it greeted us once, or one of us let the other in."""
+        by_site, own = self._membership.by_site, self.settings.key.site
+        pairs = ((own, peer), (peer, own))
+        return peer in self._met or any(one in by_site and by_site[one].vouched_by == other for one, other in pairs)
+
     async def _started(self, driver: PeerDriver) -> None:
         """Let the jobs of a link that this one replaces end first: two sessions of one stream only cost reconnects."""
+        if driver.link.closed:
+            return  # it ended before this ran: it is one of those that leave, and is no longer a link to anybody
         self._finder.linked(driver.peer)
         for other in list(self._leaving):
             if other.peer == driver.peer:
@@ -317,6 +325,7 @@ class Network:
         task = asyncio.get_running_loop().create_task(_logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # cancelled before it began, it would never have been awaited
 
 
 async def _logged(work: Coroutine[None, None, None]) -> None:

@@ -41,9 +41,9 @@ class Node(LocalNode):
     """A running node. `async with Node(folder) as node:` founds a mesh there if none was founded or joined yet.
 
     `home` is the node's folder (default: `MESHNODE_HOME`, else the platform's data folder); `config` stands for what
-    its `config.toml` says. Entering raises BusyError where another process runs the node and goes on doing so for
-    `patience_s` seconds, StoreError or TransportError where the database or the UDP port cannot be used. One event
-    loop only; every method is a coroutine.
+    its `config.toml` says; `lock` is the home's lock where the caller took it already. Entering raises BusyError where
+    another process runs the node and goes on doing so for `patience_s` seconds, StoreError or TransportError where the
+    database or the UDP port cannot be used. One event loop only; every method is a coroutine.
     """
 
     def __init__(
@@ -51,12 +51,13 @@ class Node(LocalNode):
         home: Home | str | os.PathLike[str] | None = None,
         *,
         config: Config | None = None,
+        lock: HomeLock | None = None,
         patience_s: float = LOCK_WAIT_S,
     ) -> None:
         self.home = home if isinstance(home, Home) else Home(Path(home) if home is not None else default_home())
         self._config = config
         self._patience_s = patience_s
-        self._lock: HomeLock | None = None
+        self._lock = lock
         self._network: Network | None = None
         self._started_ms = 0
         self._closed = asyncio.Event()
@@ -67,7 +68,7 @@ class Node(LocalNode):
 
     async def __aenter__(self) -> Node:
         self.home.prepare()
-        self._lock = await lock_alone(self.home.lock_path, "up", wait_s=self._patience_s)
+        self._lock = self._lock or await lock_alone(self.home.lock_path, "up", wait_s=self._patience_s)
         try:
             await self._open()
         except BaseException:
@@ -131,9 +132,7 @@ class Node(LocalNode):
     async def _warn_of_copy(self) -> None:
         """The database was copied or restored alone (profile §8): say so, and offer nothing until somebody chose."""
         assert self._network is not None
-        text = (
-            "the database is not the one that belongs to this home: nothing is offered to others until that is settled"
-        )
+        text = "the database is not the one of this home: nothing is offered to others until its owner chose"
         await self._network.jobs.surface("incarnation", None, text)
 
     # --- what a running node does otherwise

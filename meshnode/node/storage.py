@@ -8,13 +8,13 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from meshnode.engine.engine import Engine
 from meshnode.engine.environment import Environment
-from meshnode.errors import UsageError
+from meshnode.errors import StoreError, UsageError
 from meshnode.model.site import SiteKey, short_text
 from meshnode.node.bell import Bell
 from meshnode.store.database import Database, Tx
@@ -51,6 +51,8 @@ class Storage:
     @classmethod
     def open(cls, path: Path, key: SiteKey | None) -> Storage:
         """The database of a node; without a key it is only read. StoreError where it cannot be used."""
+        if not path.exists():
+            raise StoreError(f"the database {path} is missing: restore it from a backup, or join again in a new home")
         if key is None:
             return cls(path, None)
         return cls(path, Engine.open(Database(path, sqlite=sqlite3), environment(), key))
@@ -69,7 +71,7 @@ class Storage:
             with self._reader.snapshot() as tx:
                 return query(tx)
 
-        return await asyncio.wrap_future(self._readers.submit(run))
+        return await asyncio.wrap_future(_submitted(self._readers, run))
 
     async def write(self, job: Callable[[Engine], T]) -> T:
         """Run one job on the writer thread; what it committed is on disk when this returns."""
@@ -80,7 +82,7 @@ class Storage:
             return job(engine), engine.context.take_surfaced()
 
         # A cancelled caller does not stop a job that runs: the database decides, and the bell rings all the same.
-        result, surfaced = await asyncio.shield(asyncio.wrap_future(writers.submit(run)))
+        result, surfaced = await asyncio.shield(asyncio.wrap_future(_submitted(writers, run)))
         for notice in surfaced:
             logger.warning("%s %s %s: %s", notice.kind, short_text(notice.site), notice.table, notice.sample)
         self.changed.ring()
@@ -96,3 +98,10 @@ class Storage:
         if self._writers is not None and self._engine is not None:
             self._writers.submit(self._engine.close).result()
             self._writers.shutdown()
+
+
+def _submitted(executor: Executor, run: Callable[[], T]) -> Future[T]:
+    try:
+        return executor.submit(run)
+    except RuntimeError as error:  # what an executor says after its shutdown
+        raise UsageError("this node was left: make another Node of its home to go on") from error

@@ -125,10 +125,10 @@ class TableWriter:
         if missing:  # written before this batch, and not in SQL now
             values = values | recall(self._tx, self._sites, {name: state.columns[name] for name in missing})
         columns = self._table.columns
-        left_out: tuple[str, ...] = ()
-        if self._table.shows_defaults and state.tombstone is None:
-            left_out = tuple(name for name in self._table.shows_defaults if name not in state.columns)
-        return left_out, write.key + tuple(values.get(name) for name in columns if name not in left_out)
+        if not self._table.shows_defaults or state.tombstone is not None:
+            return (), write.key + tuple([values.get(name) for name in columns])
+        left_out = tuple(name for name in self._table.shows_defaults if name not in state.columns)
+        return left_out, write.key + tuple([values.get(name) for name in columns if name not in left_out])
 
     def _insert_sql(self, left_out: tuple[str, ...]) -> str:
         key = [quote(column.name) for column in self._table.key]

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from meshnode.limits import ADDRESSES_PER_SITE
 from meshnode.store.database import Tx
 
+OFFSET_MAX_MS = 2**62
+
 
 class PeerRow(NamedTuple):
     """One peer that said hello at least once."""
@@ -19,7 +21,9 @@ class PeerRow(NamedTuple):
 
 
 def heard(tx: Tx, row: PeerRow) -> None:
-    """Keep what a peer's hello said."""
+    """Keep what a peer's hello said; a clock offset that no column can hold is as wrong as the largest that one can."""
+    offset = max(-OFFSET_MAX_MS, min(row.clock_offset_ms, OFFSET_MAX_MS))
+    row = row._replace(clock_offset_ms=offset)
     tx.execute("INSERT OR REPLACE INTO meshnode_peers VALUES (?, ?, ?, ?, ?)", row)
 
 

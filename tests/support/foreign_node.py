@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.foreign_peer import Foreigner, Site, pair
-
 from meshnode import Config, Node
+from support.foreign_bytes import Site
+from support.foreign_pairing import pair
+from support.foreign_peer import Foreigner
 
 INVITE_MS = 600_000
 

@@ -108,6 +108,7 @@ class Process:
         self.home = home
         self.client: ControlClient
         self.said: list[str] = []
+        self.pid = 0  # of the node itself, whatever program started it
         self._command = [*before, sys.executable, "-m", "meshnode", "--home", str(home), "up", *arguments]
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -117,11 +118,6 @@ class Process:
         """A node that hears and says nothing beyond this machine's loopback."""
         dialed = [text for peer in peers for text in ("--peer", f"127.0.0.1:{peer}")]
         return cls(home, "--no-discovery", "--listen", "127.0.0.1", "--port", str(port), *dialed, before=before)
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     async def start(self) -> None:
         """Returns once it answers."""
@@ -143,6 +139,7 @@ class Process:
         client = await ControlClient.connect(Home(self.home))
         assert client is not None
         self.client = client
+        self.pid = (await client.status()).pid or self._process.pid
 
     async def kill(self) -> None:
         """SIGKILL: no goodbye, nothing flushed."""
@@ -162,7 +159,7 @@ class Process:
 
     async def _ended(self, number: signal.Signals) -> int:
         assert self._process is not None
-        self._process.send_signal(number)
+        os.kill(self.pid or self._process.pid, number)
         async with asyncio.timeout(PATIENCE_S):
             code = await self._process.wait()
             if self._reading is not None:
