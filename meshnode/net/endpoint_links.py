@@ -1,7 +1,8 @@
 """The links of an endpoint: who is let in, how many, and which of two to one site stays (profile §7, §8).
 
-A link becomes *live* when its peer is a member; there is one live link per site. A second one is decided upon at once
-or, where the two are crossed, by a PING. A replaced link is over for the node at once, but its connection stays for the
+A link becomes *live* when its peer is a member; there is one live link per site. Further ones are decided upon at once,
+or stand by: crossed ones until a PING is answered, a second one of our own dialing until the acceptor closed one of the
+two, since handshakes can finish in another order at each end and both would close the other's choice. A replaced link is over for the node at once, but its connection stays for the
 moment it takes to see whether two processes answer for one site (a twin).
 """
 
@@ -33,7 +34,7 @@ class LinkRegistry:
         self._notices = notices
         self._hand_over = hand_over
         self._live: dict[bytes, Link] = {}
-        self._standby: dict[bytes, Link] = {}
+        self._standby: dict[bytes, list[Link]] = {}
         self._replaced: dict[bytes, Connection] = {}
         self._boots: dict[Link, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -59,20 +60,18 @@ class LinkRegistry:
         if older is None:
             self._make_live(link)
             return
-        waiting = self._standby.pop(link.site, None)
         keep = decide(
             self._own_site, link.site, older_opened_by_us=older.opened_by_us, newer_opened_by_us=link.opened_by_us
         )
         if keep is Keep.NEWER:
             self._replace(older, link)
-            if waiting is not None:  # it was crossed with the link just replaced, so it is crossed with this one too
-                self.enter(waiting)
             return
-        if waiting is not None:
-            waiting.close(CloseCode.DUPLICATE, _REPLACED)
-        self._standby[link.site] = link
-        candidate, other = (older, link) if keep is Keep.OLDER_IF_ALIVE else (link, older)
-        self._spawn(self._settle_crossed(candidate, other))
+        self._standby.setdefault(link.site, []).append(link)
+        if keep is Keep.AS_ACCEPTED:
+            self._spawn(self._await_acceptor(older, link))
+        else:
+            candidate, other = (older, link) if keep is Keep.OLDER_IF_ALIVE else (link, older)
+            self._spawn(self._settle_crossed(candidate, other))
 
     def boot_known(self, link: Link) -> None:
         """The node read the boot id of a link."""
@@ -82,13 +81,18 @@ class LinkRegistry:
 
     def ended(self, link: Link) -> None:
         """A link is over, for whatever reason."""
-        if self._standby.get(link.site) is link:
-            del self._standby[link.site]
+        waiting = self._standby.get(link.site, [])
+        if link in waiting:
+            waiting.remove(link)
         if self._live.get(link.site) is link:
             del self._live[link.site]
-            waiting = self._standby.pop(link.site, None)
-            if waiting is not None and not self._stopped:
-                self._make_live(waiting)
+            self._enter_again(link.site)
+
+    def _enter_again(self, site: bytes) -> None:
+        """The live link is another or gone: ask anew about those that stand by."""
+        for waiting in self._standby.pop(site, []):
+            if not self._stopped and not waiting.closed:
+                self.enter(waiting)
 
     def _make_live(self, link: Link) -> None:
         if len(self._live) >= self._config.live_links:
@@ -102,15 +106,22 @@ class LinkRegistry:
     async def _settle_crossed(self, candidate: Link, other: Link) -> None:
         """The smaller site's link stays if it answers, otherwise the other (profile §7)."""
         alive = await candidate.ping(self._config.duplicate_ping_s)
-        site = candidate.site
-        live, standby = self._live.get(site), self._standby.get(site)
-        if live is None or standby is None or {live, standby} != {candidate, other}:
-            return  # one of them ended, or a third link came and the question was asked anew
-        del self._standby[site]
-        if standby is (candidate if alive else other):
-            self._replace(live, standby)
-        else:
-            standby.close(CloseCode.DUPLICATE, _REPLACED)
+        self._settle(candidate if alive else other, other if alive else candidate)
+
+    async def _await_acceptor(self, older: Link, newer: Link) -> None:
+        """Both are ours: the acceptor closes one of them; if it did not, the newer one stays (profile §7)."""
+        await asyncio.sleep(self._config.duplicate_ping_s)
+        self._settle(newer, older)
+
+    def _settle(self, kept: Link, ended: Link) -> None:
+        """Keep one of two links, unless one of them is over or the question was asked anew about others."""
+        live, waiting = self._live.get(kept.site), self._standby.get(kept.site, [])
+        if live is ended and kept in waiting:
+            waiting.remove(kept)
+            self._replace(ended, kept)
+        elif live is kept and ended in waiting:
+            waiting.remove(ended)
+            ended.close(CloseCode.DUPLICATE, _REPLACED)
 
     def _replace(self, older: Link, newer: Link) -> None:
         """The node has done with `older` now; its connection ends when the twin question is answered."""
@@ -128,6 +139,7 @@ class LinkRegistry:
             self._replaced[older.site] = connection
             self._spawn(self._look_for_twin(connection, older.boot, newer))
         self._make_live(newer)
+        self._enter_again(newer.site)
 
     async def _look_for_twin(self, connection: Connection, boot: bytes, newer: Link) -> None:
         """Two boot ids of one site, and the older still answers a PING 2 s after the newer came: twins (profile §8)."""

@@ -263,3 +263,16 @@ def test_whatever_happens_an_unlinked_member_with_an_address_is_dialed_again(ste
                 plan.network_changed(now)
     plan.unlinked(LARGE, now)
     assert plan.due(now + POLICY.lasting_cap_s) != []
+
+
+def test_where_a_peer_dialed_from_it_can_be_dialed_too() -> None:
+    plan = plan_of(LARGE)
+    assert plan.next_due() is None
+    plan.linked(LARGE, 0.0)
+    plan.came_from(LARGE, HERE)
+    plan.came_from(LARGE, HERE)
+    plan.came_from(SMALL, HERE)  # no member
+    assert plan.due(1.0) == []
+    plan.unlinked(LARGE, 1.0)
+    (attempt,) = plan.due(10.0)
+    assert (attempt.expect_site, attempt.addresses) == (LARGE, (HERE,))

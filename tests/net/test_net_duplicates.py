@@ -34,10 +34,11 @@ def test_both_ends_keep_the_link_that_the_smaller_site_dialed() -> None:
         assert kept == ["small", "small"]
 
 
-@pytest.mark.parametrize("by_us", [True, False])
-def test_of_two_by_one_dialer_the_newer_stays(by_us: bool) -> None:
-    assert decide(b"a", b"b", older_opened_by_us=by_us, newer_opened_by_us=by_us) is Keep.NEWER
-    assert decide(b"b", b"a", older_opened_by_us=by_us, newer_opened_by_us=by_us) is Keep.NEWER
+@pytest.mark.parametrize("own", [b"a", b"b"])
+def test_of_two_by_one_dialer_the_newer_stays_as_the_acceptor_saw_it(own: bytes) -> None:
+    peer = b"b" if own == b"a" else b"a"
+    assert decide(own, peer, older_opened_by_us=False, newer_opened_by_us=False) is Keep.NEWER
+    assert decide(own, peer, older_opened_by_us=True, newer_opened_by_us=True) is Keep.AS_ACCEPTED
 
 
 async def dial(here: Station, there: Station) -> Link:

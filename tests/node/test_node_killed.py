@@ -75,8 +75,6 @@ async def test_a_sender_killed_in_a_bulk_load(tmp_path: Path) -> None:
         written = await events_on_disk(a.home)
         assert written >= load.written >= 500  # what was acknowledged to the writer is there
         await a.start()
-        again = Load(a.client, first=written)
-        again.stop()
         await a.client.import_rows(TABLE, [note(written + each) for each in range(300)])
         await a.client.put(TABLE, {"id": LAST}, {})
         after = await take(changes, written + 300 + 1 - len(before))

@@ -175,8 +175,8 @@ class Process:
 class Load:
     """Writes batches of rows at a node until it is told to stop or the node is gone; knows what was acknowledged."""
 
-    def __init__(self, node: Operations, *, first: int = 0, batch: int = 250) -> None:
-        self.written = first  # rows from `first` up to here are acknowledged
+    def __init__(self, node: Operations, *, batch: int = 250) -> None:
+        self.written = 0  # rows up to here are acknowledged
         self._node = node
         self._batch = batch
         self._stopping = False
