@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from meshnode.engine.environment import Environment
-from meshnode.errors import BusyError, StoreError
 from meshnode.model.hlc import Hlc
 from meshnode.model.membership import Membership
 from meshnode.model.site import SiteKey
@@ -29,7 +28,6 @@ T = TypeVar("T")
 LoadMembership = Callable[[Tx, bytes], Membership]
 """The record walk over what is stored, given the founder's public key (profile §9)."""
 
-_SQLITE_BUSY = 5
 _SURFACED_KEPT = 1024  # notices that wait in memory to be handed on; stored they are all the same
 _ROLLBACKS_PER_JOB = 8  # rows that may undo a whole job by their trigger before their table is left out of it
 
@@ -77,9 +75,6 @@ class Context:
                 surfaced = self._save(tx)
             self._membership_saved = True
             self.surfaced.extend(surfaced)
-        except self.env.sqlite.Error as error:
-            self._stale = True
-            raise _store_error(error) from error
         except BaseException:
             self._stale = True
             raise
@@ -225,9 +220,3 @@ class Context:
         surfaced = list(self.surfaced)
         self.surfaced.clear()
         return surfaced
-
-
-def _store_error(error: Exception) -> StoreError:
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_BUSY or "locked" in str(error):
-        return BusyError(f"another program keeps the database locked: {error}")
-    return StoreError(f"the database failed and nothing of this batch was kept: {error}")

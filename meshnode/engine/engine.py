@@ -60,6 +60,8 @@ class Engine:
         with database.transaction() as tx:
             schema.migrate(tx)
             site = meta.read(tx, meta.SITE)
+        if site is None:
+            raise StoreError(f"the database {database.path} holds no node: restore it from a backup")
         if key is not None and site != site_id_of(key.public_key):
             raise StoreError(f"the database {database.path} belongs to another site than the key beside it")
         return cls._start(database, env, key, load)

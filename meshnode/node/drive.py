@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,6 +38,8 @@ from meshnode.sync.effects import (
 )
 from meshnode.sync.session import Session
 
+NOTICE_PAUSE_S = 1.0  # seconds between two writes of what one link surfaced
+
 logger = logging.getLogger("meshnode.node")
 
 
@@ -59,9 +62,18 @@ class Jobs(Protocol):
 
     async def ask_own_history(self, peer: bytes) -> tuple[bytes, ...]: ...
 
-    async def surface(self, kind: str, peer: bytes, text: str) -> None: ...
+    async def surface_all(self, peer: bytes, noticed: Mapping[str, tuple[int, str]]) -> None: ...
 
     async def heard(self, peer: bytes, hello: Hello, clock_offset_ms: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a link ended."""
+
+    code: CloseCode | None
+    reason: str
+    local: bool  # this node closed it
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +84,10 @@ class Hooks:
     greeted: Callable[[PeerDriver, Hello], None]
     committed: Callable[[PeerDriver, Committed], None]  # after a commit that may concern others
     moved: Callable[[PeerDriver], None]  # something settled or was told: whoever waits looks again
-    ended: Callable[[PeerDriver, CloseCode | None, str], None]
-    rolled_back: Callable[[], None]  # a peer knows later events of this site than are here
+    ended: Callable[[PeerDriver, Ending], None]
+    rolled_back: Callable[
+        [PeerDriver], bool
+    ]  # whether that is news; a peer knows later events of this site than are here
 
 
 class PeerDriver:
@@ -88,6 +102,9 @@ class PeerDriver:
         self._jobs = jobs
         self._hooks = hooks
         self._now_ms = now_ms
+        self._noticed: dict[str, tuple[int, str]] = {}  # kind to how often and the last text, not stored yet
+        self._noting = False
+        self._over = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -141,12 +158,13 @@ class PeerDriver:
     def _events(self, data: bytes) -> None:
         self._carry_out(self.session.events_untrusted(data, self._now_ms()))
 
-    def _closed(self, code: CloseCode | None, reason: str, _local: bool) -> None:
+    def _closed(self, code: CloseCode | None, reason: str, local: bool) -> None:
         for timer in (self._timer, self._deadline):
             if timer is not None:
                 timer.cancel()
+        self._over.set()
         self.session.goodbye(code or CloseCode.DONE, reason)  # no further effect of a job may be carried out
-        self._hooks.ended(self, code, self.farewell or reason)
+        self._hooks.ended(self, Ending(code, self.farewell or reason, local))
 
     # --- effects out
 
@@ -165,6 +183,8 @@ class PeerDriver:
                     self._hooks.moved(self)
                 case PeerHello():
                     self._greet(effect)
+                case Notice(kind, text):
+                    self._note(kind, text)
                 case _:
                     self._spawn(self._work(effect))
         self._set_timer()
@@ -189,11 +209,9 @@ class PeerDriver:
                 await self._commit(effect)
             case Introduced(records):
                 await self._introduce(records)
-            case RolledBack():
-                self._hooks.rolled_back()
-                self.requests(await self._jobs.ask_own_history(self.peer))
-            case Notice(kind, text):
-                await self._jobs.surface(kind, self.peer, text)
+            case RolledBack(claimed):
+                if claimed is None or self._hooks.rolled_back(self):
+                    self.requests(await self._jobs.ask_own_history(self.peer))
             case _:
                 await self._send_job(effect)
 
@@ -230,6 +248,25 @@ class PeerDriver:
             self.link.admit()
         else:
             self.link.close(CloseCode.NOT_A_MEMBER, "the records shown do not make this site a member")
+
+    # --- notices
+
+    def _note(self, kind: str, text: str) -> None:
+        """Gather what one link surfaces: a peer that breaks a rule all the time costs one write a second."""
+        before = self._noticed.get(kind)
+        self._noticed[kind] = (1 if before is None else before[0] + 1, text)
+        if not self._noting:
+            self._noting = True
+            self._spawn(self._store_notices())
+
+    async def _store_notices(self) -> None:
+        while self._noticed:
+            noticed, self._noticed = self._noticed, {}
+            await self._jobs.surface_all(self.peer, noticed)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(NOTICE_PAUSE_S):
+                    await self._over.wait()
+        self._noting = False
 
     # --- time and tasks
 

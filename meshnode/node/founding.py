@@ -16,10 +16,10 @@ from meshnode.limits import LABEL_BYTES
 from meshnode.model.invite import Invite
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
 from meshnode.node.config import Config
-from meshnode.node.home import INCARNATION_BYTES, Home, choose_port
+from meshnode.node.home import DATABASE, INCARNATION_BYTES, Home, choose_port
 from meshnode.node.storage import environment
 from meshnode.node.views import FoundView
-from meshnode.store import peers
+from meshnode.store import meta, peers, schema
 from meshnode.store.database import Database
 
 SEED_BYTES = 32
@@ -69,7 +69,7 @@ def settle(
     home: Home, key: SiteKey, mesh_id: bytes, founder: bytes, name: str, fill: Callable[[Engine], None]
 ) -> Config:
     """Make the database of a home that was begun, fill it, and finish the home."""
-    _remove_unfinished(home)
+    _remove_unfinished(home, key)
     incarnation = secrets.token_bytes(INCARNATION_BYTES)
     _create_private(home.database_path)
     database = Database(home.database_path, sqlite=sqlite3)
@@ -98,11 +98,22 @@ def check_name(name: str) -> None:
         raise UsageError(f"a device name has 1 to {LABEL_BYTES} bytes and no control characters")
 
 
-def _remove_unfinished(home: Home) -> None:
-    """A database of a home that was never finished holds nothing that anybody was told of."""
-    if home.database_path.parent == home.path and home.unfinished_path.exists():
+def _remove_unfinished(home: Home, key: SiteKey) -> None:
+    """What an earlier attempt at this home left in its database: nobody was told of any of it.
+
+    A database of the application's own keeps everything that is not the node's.
+    """
+    if home.database_path == home.path / DATABASE:
         for suffix in ("", "-wal", "-shm"):
             home.database_path.with_name(home.database_path.name + suffix).unlink(missing_ok=True)
+    elif home.database_path.exists():
+        database = Database(home.database_path, sqlite=sqlite3)
+        try:
+            with database.transaction() as tx:
+                if schema.is_present(tx) and meta.read(tx, meta.SITE) in (None, key.site):
+                    schema.remove(tx)
+        finally:
+            database.close()
 
 
 def _create_private(path: Path) -> None:

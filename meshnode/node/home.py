@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
 
 HOME_VARIABLE = "MESHNODE_HOME"
 INCARNATION_BYTES = 16  # profile §8
-_DATABASE = "meshnode.db"
+DATABASE = "meshnode.db"
 _KEY_FILE_BYTES = 4096  # far more than a COSE_Key is; against a device file or a wrong path
 
 
@@ -55,7 +55,7 @@ class Home:
     @property
     def founded(self) -> bool:
         """Whether a mesh was founded or joined here, to the end; files that were lost since do not undo that."""
-        traces = (self.incarnation_path, self.site_key_path, self.path / _DATABASE)
+        traces = (self.incarnation_path, self.site_key_path, self.path / DATABASE)
         return not self.unfinished_path.exists() and any(path.exists() for path in traces)
 
     @property
@@ -87,7 +87,7 @@ class Home:
     def database_path(self) -> Path:
         """The SQLite file: `meshnode.db` here, or what the settings name (relative to the home)."""
         if not self.config.database:
-            return self.path / _DATABASE
+            return self.path / DATABASE
         return (self.path / Path(self.config.database).expanduser()).absolute()
 
     @property
@@ -154,6 +154,8 @@ class Home:
         """From here on the home is being made."""
         self.refuse_founded()
         write_private(self.unfinished_path, b"")
+        for draft in self.path.glob(".*.*.[0-9]*"):  # of an attempt that was killed; they may hold a key
+            draft.unlink(missing_ok=True)
 
     def finish(self) -> None:
         """The home is whole: from here on it counts as founded."""

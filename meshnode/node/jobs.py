@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from meshnode.engine import inbox, invites, links, outbox
@@ -116,6 +116,15 @@ class StoreJobs:
     async def surface(self, kind: str, peer: bytes | None, text: str) -> None:
         """Store a notice."""
         await self._transact(lambda context, tx: context.surface(tx, kind, peer, text))
+
+    async def surface_all(self, peer: bytes, noticed: Mapping[str, tuple[int, str]]) -> None:
+        """Store what one link surfaced: how often each kind, and its last text."""
+
+        def store(context: Context, _tx: Tx) -> None:
+            for kind, (count, text) in noticed.items():
+                context.notices.add(kind, peer, "", text, count)
+
+        await self._transact(store)
 
     async def heard(self, peer: bytes, hello: Hello, clock_offset_ms: int) -> None:
         """Keep what a hello said."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -63,9 +64,10 @@ def try_lock(path: Path, verb: str) -> HomeLock | None:
     except OSError:
         os.close(descriptor)
         return None
-    os.ftruncate(descriptor, 0)
     holder = Holder(pid=os.getpid(), verb=verb, since_ms=time.time_ns() // 1_000_000)
-    os.write(descriptor, msgspec.json.encode(holder))
+    with suppress(OSError):  # a full disk: the lock holds all the same, only without a name
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, msgspec.json.encode(holder))
     return HomeLock(descriptor)
 
 

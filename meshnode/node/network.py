@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from meshnode.errors import CloseCode, MeshError, TransportError
@@ -19,7 +20,7 @@ from meshnode.net.addresses import Address, parse_address
 from meshnode.net.endpoint import ALPN_PAIRING, ALPN_SYNC, Admission, Endpoint, EndpointIdentity, Link
 from meshnode.node.ceremony import UnknownInvites, invite_over
 from meshnode.node.dialing import Attempt
-from meshnode.node.drive import Hooks, PeerDriver
+from meshnode.node.drive import Ending, Hooks, PeerDriver
 from meshnode.node.finding import Finder
 from meshnode.node.jobs import StoreJobs
 from meshnode.node.peering import Heard
@@ -31,6 +32,8 @@ from meshnode.sync.greeting import Greeting
 from meshnode.sync.session import Session
 
 BOOT_BYTES = 8  # profile §8
+RECOVERY_S = 30.0  # seconds at most that a restored node waits for its own history before it authors again
+REPLACED_S = 10.0  # seconds that a link waits for the jobs of the one it replaces
 _ITEM_HEAD = 8  # bytes, more than CBOR puts around one record
 
 logger = logging.getLogger("meshnode.network")
@@ -43,7 +46,6 @@ class Network:
         self.settings = settings
         self.jobs = StoreJobs(storage, settings.scope)
         self.publishing = settings.publishing
-        self.recovering = False  # restored from an old copy: no authoring until a peer answered (profile §8)
         self._storage = storage
         self._boot = secrets.token_bytes(BOOT_BYTES)
         self._hooks = Hooks(self._started, self._greeted, self._committed, self._moved, self._ended, self._rolled_back)
@@ -55,6 +57,9 @@ class Network:
         self._answer_until = 0  # pairing is answered until then
         self._generation = -1
         self._stopped = False
+        self._rolled_back_by: set[bytes] = set()  # peers that said they know later events of ours
+        self._asked: set[bytes] = set()  # peers of whom we wait for our own history
+        self._waits_until = 0.0
         self._unknown = UnknownInvites(wall_ms)
         self._tasks: set[asyncio.Task[None]] = set()
         self._finder = Finder(
@@ -199,9 +204,11 @@ class Network:
         if driver.link.closed:
             return  # it ended before this ran: it is one of those that leave, and is no longer a link to anybody
         self._finder.linked(driver.peer)
-        for other in list(self._leaving):
-            if other.peer == driver.peer:
-                await other.stopped()
+        leaving = [other.stopped() for other in self._leaving if other.peer == driver.peer]
+        if leaving:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REPLACED_S):
+                    await asyncio.gather(*leaving)
 
     def _greeted(self, driver: PeerDriver, hello: Hello) -> None:
         self._met.add(driver.peer)
@@ -215,7 +222,7 @@ class Network:
 
     def _committed(self, driver: PeerDriver, result: Committed) -> None:
         if result.answered:
-            self.recovering = False
+            self._asked.clear()
         if result.membership_changed or self._storage.engine.context.generation != self._generation:
             self._spawn(self.membership_changed())
         if result.added:
@@ -227,27 +234,40 @@ class Network:
     def _moved(self, _driver: PeerDriver) -> None:
         self._storage.changed.ring()
 
-    def _ended(self, driver: PeerDriver, code: CloseCode | None, reason: str) -> None:
+    def _ended(self, driver: PeerDriver, ending: Ending) -> None:
         self._remember(driver)
         self._drivers.pop(driver.link, None)
         self._leaving.add(driver)
         self._spawn(self._left(driver))
         if not any(other.peer == driver.peer for other in self._live()):
-            self._heard[driver.peer] = replace(self._heard[driver.peer], linked=False, note=_why(code, reason))
-            self._finder.unlinked(driver.peer, code)
-        if not self._drivers:
-            self.recovering = False
-        if code is CloseCode.TWIN:
+            self._heard[driver.peer] = replace(self._heard[driver.peer], linked=False, note=_why(ending))
+            self._finder.unlinked(driver.peer, ending.code)
+        self._asked.discard(driver.peer)
+        if ending.code is CloseCode.TWIN and not ending.local:
             self._stop_publishing(driver.peer)
-        logger.info("the link to %s ended: %s", short_text(driver.peer), reason or code)
+        logger.info("the link to %s ended: %s", short_text(driver.peer), ending.reason or ending.code)
         self._storage.changed.ring()
 
     async def _left(self, driver: PeerDriver) -> None:
         await driver.stopped()
         self._leaving.discard(driver)
 
-    def _rolled_back(self) -> None:
-        self.recovering = True
+    def _rolled_back(self, driver: PeerDriver) -> bool:
+        """A peer knows later events of this device than are here: nothing is authored until it answered (profile §8).
+
+        Once per peer and start, and for a short time: it may be lying, or leave without an answer.
+        """
+        if driver.peer in self._rolled_back_by:
+            return False
+        self._rolled_back_by.add(driver.peer)
+        self._asked.add(driver.peer)
+        self._waits_until = asyncio.get_running_loop().time() + RECOVERY_S
+        return True
+
+    @property
+    def recovering(self) -> bool:
+        """Whether this node waits for its own history and must not author yet."""
+        return bool(self._asked) and asyncio.get_running_loop().time() < self._waits_until
 
     def _stop_publishing(self, peer: bytes) -> None:
         """Somebody saw this site live twice: neither copy offers anything until its owner chose (profile §8)."""
@@ -350,8 +370,8 @@ def _kept(tx: Tx) -> _Kept:
     return _Kept(frozenset(peers.all_heard(tx)), peers.addresses(tx), invites.answered_until(tx) or 0)
 
 
-def _why(code: CloseCode | None, reason: str) -> str:
+def _why(ending: Ending) -> str:
     """What an operator needs to know of a link's end; an ordinary one needs no word."""
-    if code in (None, CloseCode.DONE, CloseCode.SHUTTING_DOWN, CloseCode.DUPLICATE):
+    if ending.code in (None, CloseCode.DONE, CloseCode.SHUTTING_DOWN, CloseCode.DUPLICATE):
         return ""
-    return f"the last link ended: {reason or code.name.lower().replace('_', ' ')}"
+    return f"the last link ended: {ending.reason or ending.code.name.lower().replace('_', ' ')}"

@@ -13,7 +13,7 @@ from meshnode.model.membership import Membership
 from meshnode.model.site import short_text, site_text
 from meshnode.node.views import BehindView, PeerView, WaitResult
 from meshnode.store import peers
-from meshnode.store.backlog import Allows, Backlog, Told, backlog, groups_ahead, sites_ahead
+from meshnode.store.backlog import Allows, Backlog, Told, backlog, groups_ahead, groups_rejected, sites_ahead
 from meshnode.store.database import Tx
 
 
@@ -73,7 +73,8 @@ def _peer_view(tx: Tx, member: Member, row: peers.PeerRow | None, addresses: Seq
 def _ahead(tx: Tx, site: bytes, heard: Heard) -> int:
     """Groups in which the peer told of later events, and whether it authored something that is not here."""
     newest = {} if heard.newest is None else {site: heard.newest}
-    return groups_ahead(tx, heard.told, _everything) + len(sites_ahead(tx, newest))
+    told = groups_ahead(tx, heard.told, _everything) + len(sites_ahead(tx, newest))
+    return told + groups_rejected(tx, site)
 
 
 def wait_result(views: Sequence[PeerView], *, live_only: bool) -> WaitResult:

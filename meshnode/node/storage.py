@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import sqlite3
 import time
@@ -15,16 +14,15 @@ from typing import TypeVar
 from meshnode.engine.engine import Engine
 from meshnode.engine.environment import Environment
 from meshnode.errors import StoreError, UsageError
-from meshnode.model.site import SiteKey, short_text
+from meshnode.model.site import SiteKey
 from meshnode.node.bell import Bell
+from meshnode.node.noticelog import NoticeLog
 from meshnode.store.database import Database, Tx
 from meshnode.store.notices import Notice
 from meshnode.store.reader import Reader
 from meshnode.store.writer import writer_executor
 
 T = TypeVar("T")
-
-logger = logging.getLogger("meshnode.notices")
 
 
 def wall_ms() -> int:
@@ -43,6 +41,7 @@ class Storage:
     def __init__(self, path: Path, engine: Engine | None) -> None:
         self.path = path
         self.changed = Bell()
+        self._notices = NoticeLog(time.monotonic)
         self._engine = engine
         self._reader = Reader(path, sqlite=sqlite3)
         self._readers: Executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="meshnode-reader")
@@ -83,8 +82,7 @@ class Storage:
 
         # A cancelled caller does not stop a job that runs: the database decides, and the bell rings all the same.
         result, surfaced = await asyncio.shield(asyncio.wrap_future(_submitted(writers, run)))
-        for notice in surfaced:
-            logger.warning("%s %s %s: %s", notice.kind, short_text(notice.site), notice.table, notice.sample)
+        self._notices.tell(surfaced)
         self.changed.ring()
         return result
 

@@ -84,6 +84,16 @@ def groups_ahead(reads: Reads, told: Told, allows: Allows) -> int:
     )
 
 
+def groups_rejected(reads: Reads, site: bytes) -> int:
+    """In how many groups events of a site were rejected and not settled since: they are not here."""
+    row = reads.execute(
+        "SELECT count(*) FROM meshnode_watermarks AS w JOIN meshnode_sites AS s ON s.no = w.site_no"
+        " WHERE s.site = ? AND w.rejected_low IS NOT NULL",
+        (site,),
+    ).fetchone()
+    return int(row[0])
+
+
 def sites_ahead(reads: Reads, newest: Mapping[bytes, Hlc]) -> list[bytes]:
     """The sites of which a peer's hello tells later events than are here (`max_hlc`: a hint)."""
     return [site for site, hlc in newest.items() if hlc > _newest(reads, site)]

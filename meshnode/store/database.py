@@ -8,12 +8,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from meshnode.errors import StoreError
+from meshnode.errors import BusyError, StoreError
 
 Fault = Callable[[str], None]
 """Called with a statement or point name before it happens; a test raises from it to stop the node there."""
 
 STATEMENT_CACHE = 512  # prepared statements kept by the writing connection
+_SQLITE_BUSY = 5
+WAL_KEPT_BYTES = 4 * 1024 * 1024  # of the WAL file after a checkpoint; a long reader made it grow beyond that
 BUSY_MS = 10_000  # milliseconds to wait for another process's write transaction
 
 
@@ -76,23 +78,35 @@ class Database:
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
             self._connection.execute("PRAGMA foreign_keys = OFF")  # profile §5: rows arrive in any order
         except sqlite.DatabaseError as error:
             raise StoreError(f"cannot open the database {path}: {error}") from error
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
-        """One atomic batch: committed and on disk when the block ends, undone when it raises."""
+        """One atomic batch: committed and on disk when the block ends, undone when it raises.
+
+        StoreError where the database or the disk fails, BusyError where another program keeps it locked.
+        """
         tx = Tx(self._connection, self._fault)
-        tx.execute("BEGIN IMMEDIATE")
         try:
+            tx.execute("BEGIN IMMEDIATE")
             yield tx
             tx.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
+            if isinstance(error, self.sqlite.Error):
+                raise _store_error(self.path, error) from error
             raise
 
     def close(self) -> None:
         """Close the writing connection."""
         self._connection.close()
+
+
+def _store_error(path: Path, error: Exception) -> StoreError:
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_BUSY or "locked" in str(error):
+        return BusyError(f"another program keeps the database {path} locked: close it, or try again")
+    return StoreError(f"the database {path} failed and nothing of this batch was kept: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -42,19 +43,22 @@ def release_table(tx: Tx, table_no: int) -> None:
 
 def meter_ignored(tx: Tx, counts: Mapping[tuple[int, str], int], now_ms: int) -> None:
     """Count payload columns that no column took (SSP/1 §13.6); names past the bound share one row."""
+    known: dict[int, set[str]] = {}
+    folded: Counter[tuple[int, str]] = Counter()
     for (table_no, name), count in counts.items():
-        updated = tx.execute(
-            "UPDATE meshnode_ignored SET count = count + ?, last_ms = ? WHERE table_no = ? AND column_name = ?",
-            (count, now_ms, table_no, name),
-        ).rowcount
-        if updated:
-            continue
-        named = tx.execute("SELECT count(*) FROM meshnode_ignored WHERE table_no = ?", (table_no,)).fetchone()[0]
-        tx.execute(
-            "INSERT INTO meshnode_ignored VALUES (?1, ?2, ?3, ?4, ?4) "
-            "ON CONFLICT (table_no, column_name) DO UPDATE SET count = count + ?3, last_ms = ?4",
-            (table_no, OTHER_COLUMNS if named >= IGNORED_COLUMNS_PER_TABLE else name, count, now_ms),
-        )
+        names = known.get(table_no)
+        if names is None:
+            found = tx.execute("SELECT column_name FROM meshnode_ignored WHERE table_no = ?", (table_no,))
+            names = known[table_no] = {row[0] for row in found}
+        if name not in names and len(names) >= IGNORED_COLUMNS_PER_TABLE:
+            name = OTHER_COLUMNS
+        names.add(name)
+        folded[(table_no, name)] += count
+    tx.executemany(
+        "INSERT INTO meshnode_ignored VALUES (?1, ?2, ?3, ?4, ?4) "
+        "ON CONFLICT (table_no, column_name) DO UPDATE SET count = count + ?3, last_ms = ?4",
+        [(table_no, name, count, now_ms) for (table_no, name), count in folded.items()],
+    )
 
 
 def is_forgotten(tx: Tx, table_no: int, key_bytes: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +21,10 @@ class Reader:
         if not path.exists():
             raise NotFoundError(f"there is no database {path}")
         self._sqlite = sqlite
+        self._path = path
         try:
             self._connection = sqlite.connect(
-                f"{path.absolute().as_uri()}?mode=ro",
+                f"{path.absolute().as_uri()}?mode=ro{_immutable(path)}",
                 uri=True,
                 isolation_level=None,
                 cached_statements=STATEMENT_CACHE,
@@ -45,8 +47,15 @@ class Reader:
                 if tx.active:
                     tx.execute("ROLLBACK")
         except self._sqlite.Error as error:
-            raise StoreError(f"the database cannot be read: {error}") from error
+            raise StoreError(f"the database {self._path} cannot be read: {error}") from error
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+
+def _immutable(path: Path) -> str:
+    """Where nothing can be written, a WAL cannot be shared: without one the file is read as it stands."""
+    wal = path.with_name(path.name + "-wal")
+    alone = not os.access(path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size)
+    return "&immutable=1" if alone else ""

@@ -255,7 +255,19 @@ def migrate(tx: Tx) -> None:
 
 
 def _format_of(tx: Tx) -> int:
-    if not tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'meshnode_meta'").fetchone():
+    if not is_present(tx):
         return 0
     row = tx.execute("SELECT value FROM meshnode_meta WHERE name = 'format'").fetchone()
     return int(row[0]) if row else 0
+
+
+def is_present(tx: Tx) -> bool:
+    """Whether the database holds tables of a node."""
+    return tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'meshnode_meta'").fetchone() is not None
+
+
+def remove(tx: Tx) -> None:
+    """Take the node's own tables out again, and leave everything else."""
+    found = tx.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'meshnode\\_%' ESCAPE '\\'")
+    for (name,) in found.fetchall():
+        tx.execute(f'DROP TABLE "{name}"')

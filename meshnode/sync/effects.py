@@ -95,9 +95,13 @@ class PeerHello:
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """The peer knows a later event of this very site than we do: we were restored from an old copy (profile §8)."""
+    """We were restored from an old copy: our own history is to be asked for (profile §8).
 
-    claimed: Hlc
+    `claimed` is a later event of this very site than we know; None where the peer only holds more of our stream than
+    we sent by our own account, which may have been lost without any later event to tell.
+    """
+
+    claimed: Hlc | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from meshnode.limits import GENESIS_REWIND_MS
-from meshnode.model.delivery import Staged
+from meshnode.model.delivery import OutboundStream, Staged
 from meshnode.model.frames import Inbound
 
 
@@ -24,6 +24,16 @@ def same_stream(
     if last == settled_no:
         return inbound.digest == settled_digest
     return any(staged.no == last and staged.digest == inbound.digest for staged in unsettled)
+
+
+def holds_more(inbound: Inbound | None, stream: OutboundStream | None, past_epochs: Collection[bytes]) -> bool:
+    """Whether the peer holds a part of our stream that we know nothing of: what we sent then is lost here."""
+    if inbound is None or inbound.epoch in past_epochs:
+        return False
+    if stream is None or inbound.epoch != stream.epoch:
+        return True
+    last_no = stream.staged[-1].no if stream.staged else stream.settled_no
+    return inbound.next - 1 > last_no
 
 
 def rewind_wait_ms(rewound_ms: int, now_ms: int) -> int:

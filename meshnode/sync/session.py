@@ -65,10 +65,12 @@ from meshnode.sync.effects import (
     PeerBye,
     PeerHello,
     PeerWatermarks,
+    RolledBack,
     SendControl,
 )
 from meshnode.sync.greeting import Greeting, check_hello_untrusted, label, own_hello, remarks, without_skew
 from meshnode.sync.receiver import Receiver
+from meshnode.sync.resume import holds_more
 from meshnode.sync.sender import Sender
 from meshnode.sync.watermarks import HeardWatermarks, ToldWatermarks
 
@@ -292,6 +294,8 @@ class Session:
         known = dict(self._state.max_hlc).get(self._greeting.site, ZERO)
         effects: list[Effect] = [PeerHello(hello, scope, hello.wall - now_ms)]
         effects.extend(remarks(hello, skewed, known, self._greeting.site, now_ms))
+        if holds_more(hello.inbound, self._state.outbound, self._state.past_epochs):
+            effects.append(RolledBack(None))
         effects.extend(SendControl(frame(body)) for body in self._requested)
         effects.extend(self.requests(self._state.requests, now_ms))
         effects.extend(self._sending().greeted(hello.inbound, now_ms))

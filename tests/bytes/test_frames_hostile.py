@@ -62,7 +62,7 @@ CONTROL = [
 EVENTS = [
     frames.Open(E8, 1),
     frames.Batch(E8, 1, {S16: COUNTER_MAX}, [b"", b"x"]),
-    frames.Records(E8, 2**64 - 1, []),
+    frames.Records(E8, 2**63 - 2, []),
     frames.Answered(E8, 1, E8),
 ]
 PAIRING = [

@@ -169,6 +169,23 @@ def test_a_sender_restored_from_an_old_copy_asks_for_its_own_events(tmp_path: Pa
     assert right.rows() == {"n1": "before", "n2": "after", "n3": "new"}
 
 
+def test_a_sender_that_wrote_on_in_an_old_copy_gets_back_what_it_lost_too(tmp_path: Path) -> None:
+    left, right = mesh(tmp_path, 2)
+    left.write("n1", "before")
+    Wire(left, right).settle()
+    copy = left.backup()
+    left.write("n2", "lost")
+    Wire(left, right).settle()
+    left.lose(copy)
+    later(left, 1_000)
+    left.write("n3", "newer than what was lost")
+    Wire(left, right).settle()
+    later(left, GENESIS_REWIND_MS)
+    Wire(left, right).settle()
+    assert left.rows() == right.rows()
+    assert left.rows().keys() == {"n1", "n2", "n3"}
+
+
 def test_a_request_is_kept_until_it_is_answered_and_answered_after_the_events(tmp_path: Path) -> None:
     left, right = mesh(tmp_path, 2)
     right.scope = Scope(("!*.*",))

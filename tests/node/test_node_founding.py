@@ -1,0 +1,93 @@
+"""Homes that were begun and never finished, or that lost a file since (profile §8, §9)."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from meshnode.errors import StoreError, UsageError
+from meshnode.node.founding import found
+from meshnode.node.home import Home
+from meshnode.node.noticelog import EVERY_S, NoticeLog
+from meshnode.node.storage import Storage
+from meshnode.store.notices import Notice
+
+
+async def founded(path: Path) -> Home:
+    """A mesh of one."""
+    home = Home(path)
+    home.prepare()
+    await found(home, name="desk")
+    return home
+
+
+def query(path: Path, sql: str) -> list[tuple[object, ...]]:
+    """What a database says."""
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+async def test_a_home_that_was_begun_is_made_again_with_the_same_key(tmp_path: Path) -> None:
+    home = await founded(tmp_path)
+    before = home.site_key()
+    home.unfinished_path.touch()
+    (tmp_path / ".site.key.4711").write_text("a draft")
+    assert not home.founded
+    again = await founded(tmp_path)
+    assert again.founded
+    assert again.site_key() == before
+    assert not (tmp_path / ".site.key.4711").exists()
+
+
+async def test_in_a_database_of_the_application_only_the_nodes_tables_are_made_again(tmp_path: Path) -> None:
+    database = tmp_path / "app.db"
+    query(database, "CREATE TABLE own (a)")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.toml").write_text(f'database = "{database}"\n')
+    home = await founded(tmp_path / "home")
+    site = query(database, "SELECT value FROM meshnode_meta WHERE name = 'mesh_id'")
+    home.unfinished_path.touch()
+    await founded(tmp_path / "home")
+    assert query(database, "SELECT value FROM meshnode_meta WHERE name = 'mesh_id'") != site
+    assert query(database, "SELECT count(*) FROM own") == [(0,)]
+
+
+@pytest.mark.parametrize("lost", ["incarnation", "site.key", "config.toml"])
+async def test_a_home_that_lost_a_file_is_never_made_over(tmp_path: Path, lost: str) -> None:
+    home = await founded(tmp_path)
+    before = query(home.database_path, "SELECT value FROM meshnode_meta WHERE name = 'mesh_id'")
+    (tmp_path / lost).unlink()
+    with pytest.raises(UsageError, match="there is a node"):
+        await founded(tmp_path)
+    assert query(home.database_path, "SELECT value FROM meshnode_meta WHERE name = 'mesh_id'") == before
+
+
+async def test_a_lost_database_is_not_replaced_by_an_empty_one(tmp_path: Path) -> None:
+    home = await founded(tmp_path)
+    home.database_path.unlink()
+    with pytest.raises(StoreError, match="missing"):
+        Storage.open(home.database_path, home.site_key())
+    assert not home.database_path.exists()
+
+
+async def test_the_database_is_for_its_owner_alone(tmp_path: Path) -> None:
+    home = await founded(tmp_path)
+    assert stat.S_IMODE(home.database_path.stat().st_mode) == 0o600
+
+
+def test_a_kind_of_notice_is_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    log = NoticeLog(lambda: now[0])
+    notice = Notice("skew", b"s" * 16, "", 1, 0, 0, "too far ahead")
+    for _ in range(100):
+        log.tell([notice])
+    assert len(caplog.records) == 1
+    now[0] = EVERY_S
+    log.tell([notice])
+    assert "(100 since the last line)" in caplog.records[-1].getMessage()
