@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import sqlite3
 import time
@@ -43,7 +44,7 @@ class Storage:
         self.changed = Bell()
         self._notices = NoticeLog(time.monotonic)
         self._engine = engine
-        self._reader = Reader(path, sqlite=sqlite3)
+        self._reader = Reader(path, sqlite=sqlite3, immutable=engine is None and _stands_alone(path))
         self._readers: Executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="meshnode-reader")
         self._writers: Executor | None = writer_executor() if engine is not None else None
 
@@ -96,6 +97,12 @@ class Storage:
         if self._writers is not None and self._engine is not None:
             self._writers.submit(self._engine.close).result()
             self._writers.shutdown()
+
+
+def _stands_alone(path: Path) -> bool:
+    """Where nothing can be written a WAL cannot be shared: without one, the database is read as it stands."""
+    wal = path.with_name(path.name + "-wal")
+    return not os.access(path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size)
 
 
 def _submitted(executor: Executor, run: Callable[[], T]) -> Future[T]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,16 +14,19 @@ STATEMENT_CACHE = 64
 
 
 class Reader:
-    """One read-only connection; use it on one thread at a time. StoreError where the file cannot be read."""
+    """One read-only connection; use it on one thread at a time. StoreError where the file cannot be read.
 
-    def __init__(self, path: Path, *, sqlite: ModuleType) -> None:
+    `immutable`: the file stands alone and nobody writes it, so no WAL is shared.
+    """
+
+    def __init__(self, path: Path, *, sqlite: ModuleType, immutable: bool = False) -> None:
         if not path.exists():
             raise NotFoundError(f"there is no database {path}")
         self._sqlite = sqlite
         self._path = path
         try:
             self._connection = sqlite.connect(
-                f"{path.absolute().as_uri()}?mode=ro{_immutable(path)}",
+                f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}",
                 uri=True,
                 isolation_level=None,
                 cached_statements=STATEMENT_CACHE,
@@ -52,10 +54,3 @@ class Reader:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
-
-
-def _immutable(path: Path) -> str:
-    """Where nothing can be written, a WAL cannot be shared: without one the file is read as it stands."""
-    wal = path.with_name(path.name + "-wal")
-    alone = not os.access(path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size)
-    return "&immutable=1" if alone else ""
