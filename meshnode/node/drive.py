@@ -147,8 +147,8 @@ class PeerDriver:
 
     async def stopped(self) -> None:
         """Wait for jobs under way: what they commit is theirs to finish."""
-        while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        while pending := [task for task in self._tasks if not task.done()]:
+            await asyncio.wait(pending)
 
     # --- bytes in
 

@@ -30,8 +30,9 @@ def has_held(tx: Tx, site_no: int, table_no: int) -> bool:
 def add_held(tx: Tx, amounts: Mapping[tuple[int, int], tuple[int, int]]) -> None:
     """Add `(events, bytes)` per (site, table)."""
     tx.executemany(
-        "INSERT INTO meshnode_held VALUES (?1, ?2, ?3, ?4) "
-        "ON CONFLICT (site_no, table_no) DO UPDATE SET events = events + ?3, bytes = bytes + ?4",
+        "INSERT INTO meshnode_held VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (site_no, table_no) DO UPDATE "
+        "SET events = events + excluded.events, bytes = bytes + excluded.bytes",
         [(site_no, table_no, events, size) for (site_no, table_no), (events, size) in amounts.items()],
     )
 
@@ -55,9 +56,9 @@ def meter_ignored(tx: Tx, counts: Mapping[tuple[int, str], int], now_ms: int) ->
         names.add(name)
         folded[(table_no, name)] += count
     tx.executemany(
-        "INSERT INTO meshnode_ignored VALUES (?1, ?2, ?3, ?4, ?4) "
-        "ON CONFLICT (table_no, column_name) DO UPDATE SET count = count + ?3, last_ms = ?4",
-        [(table_no, name, count, now_ms) for (table_no, name), count in folded.items()],
+        "INSERT INTO meshnode_ignored VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (table_no, column_name) DO UPDATE SET count = count + excluded.count, last_ms = excluded.last_ms",
+        [(table_no, name, count, now_ms, now_ms) for (table_no, name), count in folded.items()],
     )
 
 

@@ -15,8 +15,9 @@ SAMPLE_CHARACTERS: Final = 500
 
 _UPSERT: Final = """
 INSERT INTO meshnode_notices (kind, site, table_name, count, first_ms, last_ms, sample)
-VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)
-ON CONFLICT (kind, site, table_name) DO UPDATE SET count = count + ?4, last_ms = ?5, sample = ?6
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (kind, site, table_name) DO UPDATE SET count = count + excluded.count, last_ms = excluded.last_ms,
+sample = excluded.sample
 """
 
 
@@ -57,7 +58,7 @@ class NoticeBook:
             site, table, is_new = _place(tx, kind, site, table, total)
             total += is_new
             sample = sample.encode("utf-8", "replace").decode()[:SAMPLE_CHARACTERS]
-            tx.execute(_UPSERT, (kind, site, table, count, now_ms, sample))
+            tx.execute(_UPSERT, (kind, site, table, count, now_ms, now_ms, sample))
             surfaced.append(Notice(kind, site, table, count, now_ms, now_ms, sample))
         self._pending.clear()
         return surfaced

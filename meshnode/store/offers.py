@@ -47,8 +47,8 @@ def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed) -> Offer
     """The next events of the log that the peer gets: not its own, nothing unresolved, nothing that is filtered out."""
     offer = Offer.after(position)
     rows = tx.execute(
-        "SELECT position, table_no, CASE WHEN site_no = ?1 OR state = 2 THEN NULL ELSE event END"
-        " FROM meshnode_log WHERE position > ?2 ORDER BY position LIMIT ?3",
+        "SELECT position, table_no, CASE WHEN site_no = ? OR state = 2 THEN NULL ELSE event END"
+        " FROM meshnode_log WHERE position > ? ORDER BY position LIMIT ?",
         (peer_no, position, SCAN_ROWS),
     )
     scanned = passed_bytes = 0

@@ -37,9 +37,9 @@ def worked(tx: Tx, site: bytes, address: str, now_ms: int) -> None:
     """An address led to this site: keep it, and only the latest of them (profile §11)."""
     tx.execute("INSERT OR REPLACE INTO meshnode_addresses VALUES (?, ?, ?)", (site, address, now_ms))
     tx.execute(
-        "DELETE FROM meshnode_addresses WHERE site = ?1 AND address NOT IN "
-        "(SELECT address FROM meshnode_addresses WHERE site = ?1 ORDER BY last_ok_ms DESC LIMIT ?2)",
-        (site, ADDRESSES_PER_SITE),
+        "DELETE FROM meshnode_addresses WHERE site = ? AND address NOT IN "
+        "(SELECT address FROM meshnode_addresses WHERE site = ? ORDER BY last_ok_ms DESC LIMIT ?)",
+        (site, site, ADDRESSES_PER_SITE),
     )
 
 

@@ -87,3 +87,9 @@ def test_the_project_speaks_of_itself_alone(folder: str) -> None:
         and FOREIGN.search(file.read_text(encoding="utf-8", errors="replace"))
     ]
     assert foreign == []
+
+
+def test_no_sql_numbers_its_placeholders() -> None:
+    """Python 3.12 deprecates `?1` with a sequence of values, and Python 3.14 refuses it."""
+    numbered = [module for module in MODULES if re.search(r"[ (,=]\?[0-9]", module.read_text(encoding="utf-8"))]
+    assert numbered == []
