@@ -46,13 +46,11 @@ async def found(home: Home, *, name: str) -> FoundView:
         mesh_tag=mesh_tag(mesh_id).hex(),
         home=str(home.path),
         recovery_key=str(home.recovery_key_path),
-        port=settled.port,
+        port=settled,
     )
 
 
-def settle_joined(
-    home: Home, key: SiteKey, invite: Invite, name: str, records: Sequence[bytes], address: str
-) -> Config:
+def settle_joined(home: Home, key: SiteKey, invite: Invite, name: str, records: Sequence[bytes], address: str) -> int:
     """Settle in a mesh with the records that the inviter gave; `address` is where it answered (profile §11)."""
 
     def brought(engine: Engine) -> None:
@@ -65,10 +63,8 @@ def settle_joined(
     return settle(home, key, invite.mesh_id, invite.founder, name, brought)
 
 
-def settle(
-    home: Home, key: SiteKey, mesh_id: bytes, founder: bytes, name: str, fill: Callable[[Engine], None]
-) -> Config:
-    """Make the database of a home that was begun, fill it, and finish the home."""
+def settle(home: Home, key: SiteKey, mesh_id: bytes, founder: bytes, name: str, fill: Callable[[Engine], None]) -> int:
+    """Make the database of a home that was begun, fill it, and finish the home; returns its port."""
     _remove_unfinished(home, key)
     incarnation = secrets.token_bytes(INCARNATION_BYTES)
     _create_private(home.database_path)
@@ -85,11 +81,12 @@ def settle(
         fill(engine)
     finally:
         database.close()
-    config = Config(name=name, port=choose_port())
-    home.write_config(config)
+    port = choose_port()
+    home.write_config(Config(name=name, port=port))
+    home.write_port(port)
     home.write_incarnation(incarnation)
     home.finish()
-    return home.config
+    return home.port
 
 
 def check_name(name: str) -> None:

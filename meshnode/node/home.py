@@ -79,6 +79,11 @@ class Home:
         return self.path / "config.toml"
 
     @property
+    def port_path(self) -> Path:
+        """The chosen port, where the settings name none."""
+        return self.path / "port"
+
+    @property
     def incarnation_path(self) -> Path:
         """The second copy of the database's incarnation, in hex (profile §8)."""
         return self.path / "incarnation"
@@ -162,10 +167,25 @@ class Home:
         self.unfinished_path.unlink()
         _sync_folder(self.path)
 
+    @property
+    def port(self) -> int:
+        """The UDP port of this node: what the settings say, else what was chosen when it was founded (profile §11)."""
+        if self.config.port:
+            return self.config.port
+        try:
+            return int(self.port_path.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return 0
+
+    def write_port(self, port: int) -> None:
+        """Keep a chosen port beside settings that their owner wrote without one."""
+        if not self.config.port:
+            write_private(self.port_path, f"{port}\n".encode())
+
     def write_config(self, config: Config) -> None:
         """Keep the settings of a new node; a file that its owner wrote before is left alone."""
-        self.config = config
         if not self.config_path.exists():
+            self.config = config
             write_private(self.config_path, config_text(config).encode())
 
 

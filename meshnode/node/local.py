@@ -176,7 +176,7 @@ class LocalNode:
         return False
 
     def _invite_addresses(self) -> list[str]:
-        return addresses_of(self.home.config.listen, self.home.config.port)
+        return addresses_of(self.home.config.listen, self.home.port)
 
     async def _write(self, job: Callable[[Engine], T]) -> T:
         return await self.storage.write(job)

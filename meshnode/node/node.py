@@ -98,8 +98,8 @@ class Node(LocalNode):
             mesh_id=engine.context.mesh_id,
             name=self._config.name or self.home.config.name or platform.node(),
             software=SOFTWARE,
-            config=msgspec.structs.replace(self._config, port=self._config.port or self.home.config.port),
-            port_asked=self._config.port not in (0, self.home.config.port),
+            config=msgspec.structs.replace(self._config, port=self._config.port or self.home.port),
+            port_asked=self._config.port not in (0, self.home.port),
             scope=_scope(self._config),
             publishing=engine.incarnation == self.home.incarnation(),
         )

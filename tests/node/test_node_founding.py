@@ -91,3 +91,10 @@ def test_a_kind_of_notice_is_one_line_a_minute(caplog: pytest.LogCaptureFixture)
     now[0] = EVERY_S
     log.tell([notice])
     assert "(100 since the last line)" in caplog.records[-1].getMessage()
+
+
+async def test_a_port_is_kept_beside_settings_without_one(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('name = "mine"\n')
+    home = await founded(tmp_path)
+    assert home.port == Home.load(tmp_path).port != 0
+    assert (tmp_path / "config.toml").read_text() == 'name = "mine"\n'
