@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from meshnode.control.client import ControlClient
+from meshnode.errors import UsageError
 from meshnode.node.api import Operations
 from meshnode.node.home import Home, default_home
 from meshnode.node.lock import lock_alone, lock_or
@@ -19,6 +20,8 @@ T = TypeVar("T")
 
 def home_path(options: argparse.Namespace) -> Path:
     """`--home`, else the default."""
+    if options.home == "":
+        raise UsageError("--home is empty: name a folder, or leave it out")
     return Path(options.home) if options.home else default_home()
 
 

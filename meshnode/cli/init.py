@@ -41,7 +41,7 @@ def founded_text(found: FoundView) -> str:
     return (
         f"Founded mesh {found.mesh_tag}; this device is {printable(found.name)!r}, site {found.short}, "
         f"in {found.home}\n"
-        f"Move {found.recovery_key} to a safe place off this device: only it can retire a device that lets others in.\n"
+        f"Move {found.recovery_key} to a safe place off this device: no other key stands above it.\n"
         "Next: `meshnode up` runs the node, `meshnode invite` lets another device in."
     )
 

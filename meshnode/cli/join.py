@@ -34,8 +34,12 @@ def run(options: argparse.Namespace) -> int:
     """Pair with the inviter."""
     if not math.isfinite(options.timeout) or options.timeout <= 0:
         raise UsageError("--timeout takes a number of seconds above 0")
-    from_stdin = options.invite == ["-"]
-    text = sys.stdin.read(_INVITE_CHARACTERS) if from_stdin else "".join(options.invite)
+    asked = options.invite == ["-"] and sys.stdin.isatty()
+    from_stdin = options.invite == ["-"] and not asked
+    if asked:
+        text = input("Paste the invite, then press Enter: ")
+    else:
+        text = sys.stdin.read(_INVITE_CHARACTERS) if from_stdin else "".join(options.invite)
     invite = parse_invite_untrusted(text)
     if not options.yes and not _confirmed(invite, from_stdin):
         raise UsageError("not joined: say yes, or give --yes")

@@ -33,6 +33,8 @@ def _print(status: Status) -> None:
     print(f"{printable(status.name)!r} ({status.short}), {status.role} of mesh {status.mesh_tag}: {running}")
     print(f"home {status.home}, database {status.database}")
     print(f"{status.tables} tables, {status.rows} rows, {status.events} events, {status.held} held")
+    for table, events in status.waiting.items():
+        print(f"{events} events wait for table {cell(table)}: add it with `meshnode table add {cell(table)} …`")
     if status.running:
         print(f"discovery: {printable(status.discovery)}" if status.online else "cut off: it has no links on purpose")
     if not status.publishing:

@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
 async def _up(options: argparse.Namespace) -> None:
     home = Home(connect.home_path(options))
     home.prepare()
+    _config(home.config, options)  # what cannot be used is said before a mesh is founded
     found = await lock_or(home.lock_path, "up", lambda: ControlClient.connect(home))
     if isinstance(found, ControlClient):
         raise BusyError(busy_text(home.lock_path))

@@ -7,6 +7,7 @@ then does anything that came over its streams reach the node.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 
@@ -82,7 +83,8 @@ class Endpoint:
         try:
             sock = open_socket(host, port)
         except OSError as error:
-            raise TransportError(f"UDP port {port} cannot be used: {error.strerror or error}") from error
+            where = f"UDP port {port}" if error.errno == errno.EADDRINUSE else f"the address {host or '::'}"
+            raise TransportError(f"{where} cannot be used: {error.strerror or error}") from error
         endpoint._socket = DatagramSocket(sock, endpoint._received_untrusted)
         await endpoint._socket.start()
         return endpoint

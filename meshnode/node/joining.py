@@ -181,9 +181,7 @@ class _Search:
 
     def unreachable(self) -> str:
         """Which addresses were tried, and what became of each."""
-        tried = "; ".join(
-            f"{address.text()}: {self._failures.get(address, 'no answer')}" for address in self._addresses
-        )
+        tried = "; ".join(self._failures.get(address, f"{address.text()}: no answer") for address in self._addresses)
         return (
             f"the inviter {short_text(self._invite.site)} cannot be reached (tried {tried or 'nothing'}): is "
             "`meshnode up` running there, on the same network?"

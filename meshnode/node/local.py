@@ -54,9 +54,16 @@ SOFTWARE = f"meshnode/{version('meshnode')}"
 class LocalNode:
     """Implements `node.api.Operations` over the store alone."""
 
-    def __init__(self, home: Home, storage: Storage) -> None:
+    def __init__(self, home: Home, storage: Storage | None) -> None:
         self.home = home
-        self.storage = storage
+        self._storage = storage
+
+    @property
+    def storage(self) -> Storage:
+        """The node's database; UsageError before the node was entered."""
+        if self._storage is None:
+            raise UsageError("enter the node first: `async with Node(...) as node:`")
+        return self._storage
 
     # --- reading
 
@@ -100,6 +107,8 @@ class LocalNode:
         if named is not None and named not in {view.table for view in await self.tables()}:
             raise NotFoundError(f"table {named!r} is not registered: add it first")
         at = await self.storage.read(queries.last_change) if since is None else since
+        if at > await self.storage.read(queries.last_change):
+            at = -1  # a number of another, newer copy of this node: everything may be news, and nothing goes beyond it
         if not await self.storage.read(lambda tx: reading.is_kept(tx, at)):
             at, rows = await self.storage.read(lambda tx, at=at: reading.whole_state(tx, at, named))  # type: ignore[misc]
             for row in rows:
@@ -216,6 +225,7 @@ class LocalNode:
             rows=sum(view.rows for view in tables),
             events=events,
             held=waiting,
+            waiting=queries.held_tables(tx) if waiting else {},
             open_invites=invites.open_count(tx, wall_ms()),
             notices=reading.notice_views(tx),
         )
@@ -242,6 +252,8 @@ def addresses_of(listen: str, port: int) -> list[str]:
 
 
 def _checked(values: Values) -> Values:
+    if not isinstance(values, Mapping):
+        raise UsageError(f"columns are given as a mapping of names to values, not as {type(values).__name__}")
     return {name: checked_value(value) for name, value in values.items()}
 
 

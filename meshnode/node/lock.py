@@ -112,8 +112,12 @@ async def lock_alone(path: Path, verb: str, *, wait_s: float = LOCK_WAIT_S) -> H
 def busy_text(path: Path) -> str:
     """What to tell a person whose verb could not get the lock."""
     holder = holder_of(path)
-    who = f"process {holder.pid} (`meshnode {holder.verb}`)" if holder else "another process"
+    who = f"process {holder.pid} ({_named(holder.verb)})" if holder else "another process"
     return f"{who} holds the node in {path.parent}: wait for it to finish, or stop it"
+
+
+def _named(verb: str) -> str:
+    return verb if verb.startswith("an ") else f"`meshnode {verb}`"
 
 
 def _lock_descriptor(descriptor: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import secrets
 from collections.abc import Coroutine
@@ -90,7 +91,8 @@ class Network:
         try:
             return await self._create_endpoint(port)
         except TransportError as error:
-            if self.settings.port_asked:
+            cause = error.__cause__
+            if self.settings.port_asked or not isinstance(cause, OSError) or cause.errno != errno.EADDRINUSE:
                 raise
             await self.jobs.surface("port-taken", None, f"{error}: listening on another one until the next start")
             return await self._create_endpoint(0)

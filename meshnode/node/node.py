@@ -54,7 +54,9 @@ class Node(LocalNode):
         lock: HomeLock | None = None,
         patience_s: float = LOCK_WAIT_S,
     ) -> None:
-        self.home = home if isinstance(home, Home) else Home(Path(home) if home is not None else default_home())
+        super().__init__(
+            home if isinstance(home, Home) else Home(Path(home) if home is not None else default_home()), None
+        )
         self._config = config
         self._patience_s = patience_s
         self._lock = lock
@@ -68,7 +70,7 @@ class Node(LocalNode):
 
     async def __aenter__(self) -> Node:
         self.home.prepare()
-        self._lock = self._lock or await lock_alone(self.home.lock_path, "up", wait_s=self._patience_s)
+        self._lock = self._lock or await lock_alone(self.home.lock_path, "an embedded Node", wait_s=self._patience_s)
         try:
             await self._open()
         except BaseException:
@@ -91,7 +93,7 @@ class Node(LocalNode):
         self.home = Home.load(self.home.path)
         self._config = self._config or self.home.config
         key = self.home.site_key()
-        self.storage = await asyncio.to_thread(Storage.open, self.home.database_path, key)
+        self._storage = await asyncio.to_thread(Storage.open, self.home.database_path, key)
         engine = self.storage.engine
         self._settings = NetworkSettings(
             key=key,
@@ -112,9 +114,9 @@ class Node(LocalNode):
     async def _shut(self) -> None:
         self._closed.set()
         await self._disconnect()
-        if hasattr(self, "storage"):
-            self.storage.changed.ring()
-            await self.storage.close()
+        if self._storage is not None:
+            self._storage.changed.ring()
+            await self._storage.close()
         if self._lock is not None:
             self._lock.release()
 

@@ -23,8 +23,8 @@ def table_views(tx: Tx) -> list[TableView]:
     """Every registered table; one that cannot be used shows no columns, and a notice says why."""
     views = []
     for entry, destination in queries.registered_tables(tx):
-        rows, withheld = queries.row_counts(tx, entry.no or 0)
         usable = destination if isinstance(destination, Destination) else None
+        rows, withheld = queries.row_counts(tx, usable) if usable else (0, 0)
         views.append(
             TableView(
                 table=entry.text,

@@ -77,6 +77,7 @@ class Status(View, frozen=True, kw_only=True):
     rows: int = 0
     events: int = 0
     held: int = 0
+    waiting: dict[str, int] = {}  # tables that are not here, and how many events wait for each
     open_invites: int = 0
     publishing: bool = True
     discovery: str = "off"  # "on", "off", or the reason why it degraded (profile §11)

@@ -131,14 +131,22 @@ def registered_tables(tx: Tx) -> list[tuple[TableEntry, Destination | str]]:
     return [(entry, open_destination(tx, entry)) for entry in TableNumbers().registered(tx)]
 
 
-def row_counts(tx: Tx, table_no: int) -> tuple[int, int]:
-    """How many rows of a table exist, and how many of them are withheld."""
-    exists = withheld = 0
-    for state, reason in tx.execute("SELECT state, reason FROM meshnode_rows WHERE table_no = ?", (table_no,)):
-        if unpack_state(state).exists:
-            exists += 1
-            withheld += reason is not None
-    return exists, withheld
+def row_counts(tx: Tx, destination: Destination) -> tuple[int, int]:
+    """How many rows a table shows, and how many exist beside them and are withheld."""
+    shown = tx.execute(f"SELECT count(*) FROM {destination.quoted}").fetchone()[0]  # noqa: S608
+    withheld = tx.execute(
+        "SELECT state FROM meshnode_rows WHERE table_no = ? AND reason IS NOT NULL", (destination.no,)
+    )
+    return int(shown), sum(unpack_state(state).exists for (state,) in withheld)
+
+
+def held_tables(tx: Tx) -> dict[str, int]:
+    """The tables that events wait for, and how many do (SSP/1 §13.6)."""
+    found = tx.execute(
+        "SELECT t.schema, t.name, sum(h.events) FROM meshnode_held AS h JOIN meshnode_tables AS t ON t.no = h.table_no"
+        " GROUP BY t.no ORDER BY t.schema, t.name"
+    )
+    return {name if schema == "main" else f"{schema}.{name}": int(events) for schema, name, events in found}
 
 
 def event_counts(tx: Tx) -> tuple[int, int]:

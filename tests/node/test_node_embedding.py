@@ -70,7 +70,7 @@ async def test_a_node_that_fails_to_start_lets_go_of_its_home(tmp_path: Path) ->
 
 async def test_a_second_node_on_one_home_names_the_holder(tmp_path: Path) -> None:
     async with Node(tmp_path / "n", config=loopback()) as node:
-        with pytest.raises(BusyError, match=rf"process {os.getpid()} \(`meshnode up`\) holds the node in .*/n:"):
+        with pytest.raises(BusyError, match=rf"process {os.getpid()} \(an embedded Node\) holds the node in .*/n:"):
             async with Node(tmp_path / "n", config=loopback(), patience_s=0.1):
                 pass
         await add_notes(node)  # the first one did not notice

@@ -53,5 +53,8 @@ def _folder(keep: str | None) -> Path:
     folder = Path(keep).absolute()
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty: name a new folder to keep the demo's homes in")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make {folder}: {error.strerror}") from error
     return folder

@@ -95,7 +95,7 @@ def summary(console: Console, result: Result, keep: str | None) -> None:
     console.print(
         f"\nAll three nodes are {verdict}: {result.rows} rows from {result.events} events in {result.seconds:.1f} s, "
         f"with one node killed (pid {', '.join(map(str, result.killed))}) and one cut off for "
-        f"{result.cut_seconds:.1f} s. Discovery: {result.discovery}."
+        f"{result.cut_seconds:.1f} s."
     )
     if keep is not None:
         console.print(f"Look around: meshnode --home {keep}/laptop status")
