@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from meshnode.engine.claims import take_claims_untrusted
 from meshnode.engine.commit import commit_events
 from meshnode.engine.context import Context
 from meshnode.engine.keyring import Keyring
@@ -17,7 +18,7 @@ from meshnode.engine.membership import add_records
 from meshnode.engine.outbox import stream_of
 from meshnode.engine.verify import Checked, verify_untrusted
 from meshnode.model.delivery import Adopt, Committed, Received, StoredAck
-from meshnode.model.frames import Ack, Answered, Batch, Records, encode_frame
+from meshnode.model.frames import Ack, Answered, Batch, Records, WatermarkEntry, encode_frame
 from meshnode.model.scope import Scope
 from meshnode.model.verdict import Judgement, Verdict
 from meshnode.store import frontier, inbound
@@ -71,13 +72,19 @@ def receive(
     frames: Sequence[Received],
     scope: Scope,
     checked: dict[int, Sequence[Checked]] | None = None,
+    claims: Sequence[WatermarkEntry] = (),
 ) -> Committed | None:
-    """Commit frames in order. None, with nothing written, where the stored stream stands elsewhere.
+    """Commit frames in order, then take the watermarks that the peer told after them.
 
-    Frames that are committed already are answered with their stored acks. `checked` is what `verify_frames` found,
-    where it ran before; what it was verified under is checked again by the door's second step.
+    None, with nothing written, where the stored stream stands elsewhere. Frames that are committed already are answered
+    with their stored acks. `checked` is what `verify_frames` found, where it ran before; what it was verified under is
+    checked again by the door's second step.
     """
-    return context.transact(lambda tx: _receive(context, tx, peer, path, adopt, epoch, frames, scope, checked or {}))
+
+    def work(tx: Tx) -> Committed | None:
+        return _receive(context, tx, peer, path, adopt, epoch, frames, scope, checked or {}, claims)
+
+    return context.transact(work)
 
 
 def _receive(
@@ -90,6 +97,7 @@ def _receive(
     frames: Sequence[Received],
     scope: Scope,
     checked: dict[int, Sequence[Checked]],
+    claims: Sequence[WatermarkEntry],
 ) -> Committed | None:
     stream = stream_of(context, tx, peer, path)
     held = inbound.read_inbound(tx, stream)
@@ -114,11 +122,13 @@ def _receive(
         else:
             for frame in run:
                 _commit_other(work, frame)
+    claimed = bool(claims) and take_claims_untrusted(context, tx, stream, claims, scope)
     return Committed(
         epoch,
         next_no + len(fresh),
         (*repeats, *_store_acks(work, epoch)),
-        added=work.added,
+        added=work.added or claimed,
+        claimed=claimed,
         membership_changed=work.membership_changed,
         answered=tuple(work.answered),
     )

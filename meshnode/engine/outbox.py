@@ -92,17 +92,15 @@ def open_epoch(context: Context, peer: bytes, path: str, *, expected: bytes | No
         before = delivery.read_outbound(tx, stream)
         if (before.epoch if before else None) != expected:
             return None
-        outbound = Outbound(context.env.random_bytes(EPOCH_BYTES))
-        if before is not None:
-            staged = delivery.read_staged(tx, stream, before)
-            delivery.read_frames(tx, stream, staged)  # what cannot be read is never replaced, not even by a rewind
-            for each in staged:
-                reoffers.restore(tx, stream, each.items)
-            delivery.remove_staged(tx, stream)
-            delivery.remember_epoch(tx, stream, before.epoch)
-            outbound = _start(outbound, before, at, context.env.wall_ms())
+        outbound = _another_epoch(context, tx, stream, before, at)
         delivery.write_outbound(tx, stream, outbound)
         return delivery.stream_view(outbound, [])
+
+
+def reopen(context: Context, tx: Tx, stream: Stream) -> None:
+    """Discard what is staged for a peer and begin another epoch at the settled cursor; a live link then ends itself."""
+    before = delivery.read_outbound(tx, stream)
+    delivery.write_outbound(tx, stream, _another_epoch(context, tx, stream, before, SETTLED))
 
 
 def queue_answer(context: Context, peer: bytes, path: str, request: Request) -> bool:
@@ -121,6 +119,19 @@ def queue_answer(context: Context, peer: bytes, path: str, request: Request) -> 
         reoffers.add_matching(tx, stream, where, values, passed)
         reoffers.add_answer(tx, stream, request.id)
         return True
+
+
+def _another_epoch(context: Context, tx: Tx, stream: Stream, before: Outbound | None, at: str) -> Outbound:
+    outbound = Outbound(context.env.random_bytes(EPOCH_BYTES))
+    if before is None:
+        return outbound
+    staged = delivery.read_staged(tx, stream, before)
+    delivery.read_frames(tx, stream, staged)  # what cannot be read is never replaced, not even by a rewind
+    for each in staged:
+        reoffers.restore(tx, stream, each.items)
+    delivery.remove_staged(tx, stream)
+    delivery.remember_epoch(tx, stream, before.epoch)
+    return _start(outbound, before, at, context.env.wall_ms())
 
 
 def _settle(

@@ -95,7 +95,9 @@ class Staging:
         return True
 
     def _new_events(self) -> bool:
-        offer = offers.events_after(self._tx, self.cursor, self._stream.no, self._allowed)
+        offer = offers.events_after(
+            self._tx, self.cursor, self._stream.no, self._allowed, self._context.next_position - 1
+        )
         self.cursor = offer.scanned_to
         if offer.positions:
             self._stage_events(delivery.EVENTS, offer)

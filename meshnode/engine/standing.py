@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from meshnode import limits
 from meshnode.codec.cose_key import public_to_cose
 from meshnode.engine.context import Context
+from meshnode.engine.takeback import TakeBack
 from meshnode.model.frames import REQUEST_ID_BYTES, WHAT_SITE, WHAT_TABLE, Request, encode_frame
 from meshnode.model.member import Member, acceptable_beyond
 from meshnode.model.membership import Membership
@@ -16,11 +17,16 @@ from meshnode.store.database import Tx
 
 
 def take_effect(context: Context, tx: Tx, before: Membership, after: Membership) -> None:
-    """Rewrite the keyring, ask for what was dropped until now, surface what should not have been applied."""
+    """Rewrite the keyring, ask for what was dropped until now, take back what should not have been applied."""
     _write_keyring(tx, after)
     _request_history(context, tx, _gained(before.by_site, after.by_site))
-    for site in _gained(after.by_site, before.by_site):
-        _surface_unacceptable(context, tx, site, after.by_site.get(site))
+    lost = _gained(after.by_site, before.by_site)
+    if lost:
+        taking = TakeBack(context, tx)
+        for site in lost:
+            member = after.by_site.get(site)
+            taking.site(site, member.spans() if member else [])
+        taking.finish()
 
 
 def _gained(old: dict[bytes, Member], new: dict[bytes, Member]) -> list[bytes]:
@@ -57,14 +63,3 @@ def _requests(context: Context, sites: Sequence[bytes]) -> Iterable[Request]:
     if len(sites) > limits.REQUESTS_PER_PEER // 2:
         return [Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_TABLE, schema="*", table="*")]
     return [Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_SITE, site=site) for site in sites]
-
-
-def _surface_unacceptable(context: Context, tx: Tx, site: bytes, member: Member | None) -> None:
-    """Count the events in the log that the new membership does not accept.
-
-    They are to be taken back, their rows rebuilt; until the node can, it says how many they are.
-    """
-    unacceptable = history.events_outside(tx, site, member.spans() if member else [])
-    if unacceptable:
-        sample = f"{unacceptable} events of the log are no longer acceptable and wait to be taken back"
-        context.surface(tx, "unacceptable", site, sample)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from meshnode.store.database import Tx
 from meshnode.store.u64 import to_sql
 
-Bound = tuple[int, int] | None
+Bound: TypeAlias = tuple[int, int] | None
+
+Found: TypeAlias = tuple[int, int, int, bytes]
+"""Position, table, state and bytes of one event in the log."""
 
 
 def peers_that_sent(tx: Tx) -> list[int]:
@@ -22,20 +26,29 @@ def add_request(tx: Tx, request_id: bytes, site_no: int, body: bytes) -> None:
     )
 
 
-def events_outside(tx: Tx, site: bytes, spans: Iterable[tuple[Bound, Bound]]) -> int:
-    """How many events of `site` in the log have an HLC in none of `spans` (above the first, up to the second)."""
-    row = tx.execute("SELECT no FROM meshnode_sites WHERE site = ?", (site,)).fetchone()
-    if row is None:
-        return 0
-    total = int(tx.execute("SELECT count(*) FROM meshnode_log WHERE site_no = ?", row).fetchone()[0])
-    return total - sum(_events_within(tx, row[0], above, up_to) for above, up_to in spans) if total else 0
+def requests(tx: Tx) -> list[tuple[int, bytes]]:
+    """Every request that is not answered: the peer's number and the frame's CBOR."""
+    return [(each[0], bytes(each[1])) for each in tx.execute("SELECT site_no, body FROM meshnode_requests")]
 
 
-def _events_within(tx: Tx, site_no: int, above: Bound, up_to: Bound) -> int:
-    lower, upper = above or (-1, 0), up_to or (2**64 - 1, 2**64 - 1)
-    row = tx.execute(
-        "SELECT count(*) FROM meshnode_log WHERE site_no = ?"
-        " AND (physical, logical) > (?, ?) AND (physical, logical) <= (?, ?)",
-        (site_no, to_sql(lower[0]), to_sql(lower[1]), to_sql(upper[0]), to_sql(upper[1])),
-    ).fetchone()
-    return int(row[0])
+def complement(spans: Iterable[tuple[Bound, Bound]]) -> list[tuple[Bound, Bound]]:
+    """What lies in none of these disjoint ascending spans, each above its first bound and up to its second."""
+    gaps: list[tuple[Bound, Bound]] = []
+    above: Bound = None
+    for lower, upper in spans:
+        if lower is not None:
+            gaps.append((above, lower))
+        if upper is None:
+            return gaps
+        above = upper
+    return [*gaps, (above, None)]
+
+
+def events_within(tx: Tx, site_no: int, span: tuple[Bound, Bound], limit: int) -> list[Found]:
+    """The first events of a site with an HLC above the first bound and up to the second, in the order of clocks."""
+    lower, upper = span[0] or (-1, 0), span[1] or (2**64 - 1, 2**64 - 1)
+    return tx.execute(  # type: ignore[no-any-return]
+        "SELECT position, table_no, state, event FROM meshnode_log WHERE site_no = ?"
+        " AND (physical, logical) > (?, ?) AND (physical, logical) <= (?, ?) ORDER BY physical, logical LIMIT ?",
+        (site_no, to_sql(lower[0]), to_sql(lower[1]), to_sql(upper[0]), to_sql(upper[1]), limit),
+    ).fetchall()

@@ -38,8 +38,8 @@ def read_inbound(tx: Reads, stream: Stream) -> InboundStream | None:
 def adopt(tx: Tx, stream: Stream, opened: Adopt) -> None:
     """The peer opened another epoch; what was stored of the one before is over."""
     tx.execute(
-        "INSERT OR REPLACE INTO meshnode_inbound (site_no, path, epoch, next, link) VALUES (?, ?, ?, ?, ?)",
-        (*stream.key, opened.epoch, opened.next, opened.link),
+        "INSERT OR REPLACE INTO meshnode_inbound (site_no, path, epoch, next, first, link) VALUES (?, ?, ?, ?, ?, ?)",
+        (*stream.key, opened.epoch, opened.next, opened.next, opened.link),
     )
     tx.execute("DELETE FROM meshnode_acks WHERE site_no = ? AND path = ?", stream.key)
     if opened.next > 1:
@@ -59,6 +59,12 @@ def record(tx: Tx, stream: Stream, acks: list[StoredAck]) -> None:
     last = acks[-1].no
     tx.execute("DELETE FROM meshnode_acks WHERE site_no = ? AND path = ? AND no <= ?", (*stream.key, last - ACKS_KEPT))
     tx.execute("UPDATE meshnode_inbound SET next = ? WHERE site_no = ? AND path = ?", (last + 1, *stream.key))
+
+
+def is_whole(tx: Tx, stream: Stream) -> bool:
+    """Whether every frame of the current epoch came, from the first on."""
+    row = tx.execute("SELECT first FROM meshnode_inbound WHERE site_no = ? AND path = ?", stream.key).fetchone()
+    return row is not None and row[0] == 1
 
 
 def requests(tx: Tx, stream: Stream) -> tuple[bytes, ...]:

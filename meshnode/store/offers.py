@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from meshnode.errors import CorruptStateError
 from meshnode.limits import BATCH_BYTES, BATCH_EVENTS, MIB
+from meshnode.store import removed
 from meshnode.store.database import Tx
 
 SCAN_ROWS: Final = 8_192  # log rows looked at for one frame; more wait for the next transaction
@@ -43,8 +44,11 @@ class Offer:
         return True
 
 
-def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed) -> Offer:
-    """The next events of the log that the peer gets: not its own, nothing unresolved, nothing that is filtered out."""
+def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed, last: int) -> Offer:
+    """The next events of the log that the peer gets: not its own, nothing unresolved, nothing that is filtered out.
+
+    `last` is the last position given out. CorruptStateError at one that is gone though nobody removed it on purpose.
+    """
     offer = Offer.after(position)
     rows = tx.execute(
         "SELECT position, table_no, CASE WHEN site_no = ? OR state = 2 THEN NULL ELSE event END"
@@ -52,7 +56,11 @@ def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed) -> Offer
         (peer_no, position, SCAN_ROWS),
     )
     scanned = passed_bytes = 0
+    upcoming = position + 1
     for row_position, table_no, event in rows:
+        if row_position != upcoming:
+            _pass_over(tx, upcoming, row_position - 1)
+        upcoming = row_position + 1
         if event is not None:
             if type(event) is not bytes or not event:
                 _unreadable_event(row_position)
@@ -65,6 +73,8 @@ def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed) -> Offer
         if passed_bytes > SCAN_BYTES:
             return offer
     offer.exhausted = scanned < SCAN_ROWS
+    if offer.exhausted:
+        _pass_over(tx, upcoming, last)
     return offer
 
 
@@ -73,7 +83,9 @@ def events_at(tx: Tx, positions: Iterable[int], allowed: Allowed) -> tuple[Offer
     offer, done = Offer.after(0), []
     for position in positions:
         row = tx.execute("SELECT table_no, state, event FROM meshnode_log WHERE position = ?", (position,)).fetchone()
-        if row is not None and row[1] != 2 and allowed(row[0]):
+        if row is None:
+            _pass_over(tx, position, position)
+        elif row[1] != 2 and allowed(row[0]):
             if type(row[2]) is not bytes or not row[2]:
                 _unreadable_event(position)
             if not offer.add(position, row[2]):
@@ -110,7 +122,17 @@ def records_at(tx: Tx, positions: Iterable[int]) -> tuple[Offer, list[int]]:
     return offer, done
 
 
-def _unreadable_event(position: int) -> None:
+def _pass_over(tx: Tx, first: int, last: int) -> None:
+    """These positions are not in the log: only those recorded as removed may be passed over (profile §8)."""
+    lost = removed.first_unrecorded(tx, first, last)
+    if lost is not None:
+        raise CorruptStateError(
+            f"the event at log position {lost} is missing, and nothing says that it was removed: streams that have to "
+            "carry it stop there. Restore the database from a backup"
+        )
+
+
+def _unreadable_event(position: int) -> NoReturn:
     raise CorruptStateError(
         f"the event at log position {position} cannot be read: streams that have to carry it stop there. "
         "Restore the database from a backup"

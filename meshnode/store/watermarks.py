@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -53,6 +53,15 @@ class Group:
             self.rejected_low = None
             self.changed = True
         if hlc == self.rejected_high:
+            self.rejected_high = None
+            self.changed = True
+
+    def forgive(self, is_void: Callable[[Hlc], bool]) -> None:
+        """Rejected events that would be dropped now are not waited for any more."""
+        if self.rejected_low is not None and is_void(self.rejected_low):
+            self.rejected_low = None
+            self.changed = True
+        if self.rejected_high is not None and is_void(self.rejected_high):
             self.rejected_high = None
             self.changed = True
 
@@ -115,6 +124,12 @@ def all_watermarks(tx: Tx) -> list[Watermark]:
     )
     found = (Watermark(row[0], row[1], row[2], Hlc(from_sql(row[3]), from_sql(row[4]))) for row in rows)
     return [each for each in found if each.hlc > ZERO]
+
+
+def of_site(tx: Tx, site_no: int) -> list[Group]:
+    """Every group of a site."""
+    numbers = tx.execute("SELECT table_no FROM meshnode_watermarks WHERE site_no = ?", (site_no,)).fetchall()
+    return [group for (table_no,) in numbers if (group := load(tx, site_no, table_no)) is not None]
 
 
 def advance_table(tx: Tx, table_no: int) -> None:

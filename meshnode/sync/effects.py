@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from meshnode.errors import CloseCode
 from meshnode.model.delivery import Adopt, Received, Settlement
-from meshnode.model.frames import Hello, Request
+from meshnode.model.frames import Hello, Request, WatermarkEntry
 from meshnode.model.hlc import Hlc
 from meshnode.model.scope import Scope
 
@@ -70,11 +70,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Commit these frames in one transaction. Answer: `committed`, only once it is on disk."""
+    """Commit these frames in one transaction, then what the peer claims. Answer: `committed`, once it is on disk."""
 
     adopt: Adopt | None  # first make this epoch the current one
     epoch: bytes
     frames: tuple[Received, ...]
+    claims: tuple[WatermarkEntry, ...] = ()  # watermarks whose frames are all committed with this
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from meshnode.limits import STORED_ACK_WINDOWS, WINDOW_FRAMES
 from meshnode.model.delivery import Adopt, Committed, Content, InboundStream, Received
 from meshnode.model.frames import Inbound, Nak, Open, encode_frame
 from meshnode.sync.effects import Close, Commit, Effect, SendControl
+from meshnode.sync.watermarks import HeardWatermarks
 
 
 class Receiver:
@@ -73,12 +74,15 @@ class Receiver:
         self._queue.append(Received(content.no, digest, content))
         return []
 
-    def pump(self) -> list[Effect]:
-        """Everything that is queued, as one job."""
-        if self._busy or self._epoch is None or not (self._queue or self._adopt):
+    def pump(self, heard: HeardWatermarks) -> list[Effect]:
+        """Everything that is queued, and the watermarks that count with it, as one job."""
+        if self._busy or self._epoch is None:
+            return []
+        claims = heard.due(self._epoch, self._next)
+        if not (self._queue or self._adopt or claims):
             return []
         self._busy = True
-        job = Commit(self._adopt, self._epoch, tuple(self._queue))
+        job = Commit(self._adopt, self._epoch, tuple(self._queue), claims)
         self._adopt = None
         self._queue.clear()
         return [job]

@@ -163,6 +163,11 @@ class Sender:
         if self._lazy_at is None:
             self._lazy_at = now_ms + LAZY_MS
 
+    def watermarks_rose(self, now_ms: int) -> None:
+        """They rose by what the peer told, which it does rarely: no need to wait before they are told."""
+        self._watermarks = True
+        self._watermarks_at = now_ms
+
     def want_watermarks(self) -> None:
         """Watermarks may have changed: tell them once everything is staged (profile §6)."""
         self._watermarks = True

@@ -104,7 +104,7 @@ class Session:
         self._requested: dict[bytes, None] = {}
         self._features: frozenset[str] = frozenset()  # agreed: listed by both sides
         self._told = ToldWatermarks()
-        self._heard = HeardWatermarks()
+        self._heard = HeardWatermarks(greeting.site)
 
     # --- Reading.
 
@@ -214,6 +214,7 @@ class Session:
 
     def epoch_opened(self, stream: OutboundStream | None, now_ms: int) -> list[Effect]:
         """Answer to `NewEpoch`; None: the stored epoch is not the one that this session knew."""
+        self._told = ToldWatermarks()  # what was told after frames of the old one may never have counted
         return self._guarded(lambda: self._sending().epoch_opened(stream), now_ms)
 
     def answer_stored(self, stored: bool, now_ms: int) -> list[Effect]:
@@ -225,8 +226,12 @@ class Session:
     def committed(self, result: Committed | None, now_ms: int) -> list[Effect]:
         """Answer to `Commit`, given once it is on disk: the acks leave now."""
         self._sending().want_watermarks()
+        if result is not None and result.claimed:
+            self._sending().watermarks_rose(now_ms)
         if result is not None and result.added:
             self._sending().grew_by_peer(now_ms)
+        if result is not None and result.answered:
+            self._heard.again()
         return self._guarded(lambda: self._receiver.committed(result), now_ms)
 
     def stream_failed(self, reason: str, now_ms: int) -> list[Effect]:
@@ -367,7 +372,7 @@ class Session:
             return effects
         if self._leaving or self._sender is None:
             return effects
-        return [*effects, *self._receiver.pump(), *self._sender.pump(now_ms)]
+        return [*effects, *self._receiver.pump(self._heard), *self._sender.pump(now_ms)]
 
     def _end(self, error: ProtocolError) -> list[Effect]:
         self._dead = True

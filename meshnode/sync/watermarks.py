@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from meshnode.model.frames import After, WatermarkEntry, Watermarks
 from meshnode.model.hlc import Hlc, beyond_skew
@@ -31,24 +32,46 @@ class ToldWatermarks:
 
 
 class HeardWatermarks:
-    """The last watermark per group that a peer told: evidence for people, never for a cursor (SSP/1 §14.1, §14.2)."""
+    """What a peer told: kept as evidence for people, and given to the store once it may count (profile §6).
 
-    __slots__ = ("entries",)
+    A claim counts once every frame that the peer staged before it was committed here. Claims that wait are merged under
+    the latest such frame, which can only make them count later.
+    """
+
+    __slots__ = ("_after", "_own", "_waiting", "entries")
 
     MAX_GROUPS = 65_536  # against a peer that invents groups
 
-    def __init__(self) -> None:
+    def __init__(self, own: bytes) -> None:
         self.entries: dict[tuple[bytes, str, str], Hlc] = {}
+        self._own = own
+        self._after: After | None = None
+        self._waiting: dict[tuple[bytes, str, str], Hlc] = {}
 
     def take_untrusted(self, message: Watermarks, now_ms: int) -> int:
         """Keep what rose; returns how many were beyond the skew bound, which count as absent (SSP/1 §5.1)."""
         skewed = 0
+        if self._after is None or self._after.epoch != message.after.epoch or self._after.no < message.after.no:
+            self._after = message.after
         for entry in message.entries:
             group, hlc = entry[:3], Hlc(entry.physical, entry.logical)
             if beyond_skew(hlc.physical, now_ms):
                 skewed += 1
-            elif group in self.entries:
-                self.entries[group] = max(self.entries[group], hlc)
-            elif len(self.entries) < self.MAX_GROUPS:
+                continue
+            before = self.entries.get(group)
+            if (before is None and len(self.entries) < self.MAX_GROUPS) or (before is not None and before < hlc):
                 self.entries[group] = hlc
+                if group[0] != self._own:  # nobody else knows what this node wrote
+                    self._waiting[group] = hlc
         return skewed
+
+    def again(self) -> None:
+        """What the store did not take may count now: a request that stood against it was answered."""
+        self._waiting = {group: hlc for group, hlc in self.entries.items() if group[0] != self._own}
+
+    def due(self, epoch: bytes, next_no: int) -> tuple[WatermarkEntry, ...]:
+        """The claims that count once every frame of `epoch` before `next_no` is committed: a bounded part of them."""
+        if not self._waiting or self._after is None or self._after.epoch != epoch or self._after.no >= next_no:
+            return ()
+        groups = list(islice(self._waiting, ENTRIES_PER_MESSAGE))
+        return tuple(WatermarkEntry(*group, *self._waiting.pop(group)) for group in groups)

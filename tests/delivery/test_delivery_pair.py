@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.mesh_context import START_MS
 from support.pair import NOTES, Node, Wire, mesh, settle
-from support.records import founding, site_key, vouch
+from support.records import founding, sealed, site_key, vouch
 
+from meshnode.engine import outbox
 from meshnode.engine.links import note_scope, open_link
 from meshnode.errors import CloseCode, CorruptStateError, ProtocolError
 from meshnode.limits import BATCH_EVENTS, CYCLE_MS, FRONTIER_SITES, GENESIS_REWIND_MS, SKEW_MS
 from meshnode.model.delivery import PATH
 from meshnode.model.hlc import Hlc
+from meshnode.model.record import Retirement
 from meshnode.model.scope import Scope
+from meshnode.store import removed, reoffers
 from meshnode.store.backlog import Backlog, backlog, groups_ahead, sites_ahead
 from meshnode.sync.effects import Advance, NewEpoch, RolledBack
 
@@ -25,6 +29,10 @@ def anything(_schema: str, _table: str) -> bool:
 def behind(node: Node, peer: Node) -> Backlog:
     with node.context.transaction() as tx:
         return backlog(tx, peer.site, PATH, anything)
+
+
+def noticed(node: Node, kind: str) -> bool:
+    return any(each.kind == kind for each in node.notices)
 
 
 def later(node: Node, ms: int) -> None:
@@ -276,18 +284,82 @@ def test_a_rejected_event_in_flight_when_the_stream_begins_anew_is_not_lost(tmp_
     assert right.rows() == {"future": "x"}
 
 
-def test_rows_gone_from_the_log_do_not_block_a_peer(tmp_path: Path) -> None:
+def remove(node: Node, *positions: int) -> None:
+    """Take events out of the log on purpose."""
+    with node.context.transaction() as tx:
+        tx.executemany("DELETE FROM meshnode_log WHERE position = ?", [(each,) for each in positions])
+        removed.record(tx, positions, removed.TAKEN_BACK)
+
+
+def test_positions_recorded_as_removed_are_passed_over(tmp_path: Path) -> None:
     left, right = mesh(tmp_path, 2)
     for number in range(4):
         left.write(f"n{number}", "x")
-    left.query("DELETE FROM meshnode_log WHERE position IN (2, 4)")
+    remove(left, 2, 4)
     wire = Wire(left, right)
     wire.settle()
     assert right.rows() == {"n0": "x", "n2": "x"}
-    left.query("DELETE FROM meshnode_log")  # those that the cursor names, too
+    remove(left, 1, 3)  # those that the cursor names, too
     left.write("n9", "x")
     wire.settle()
     assert right.rows() == {"n0": "x", "n2": "x", "n9": "x"}
+    assert not noticed(left, "unreadable-state")
+
+
+@pytest.mark.parametrize("lost", [2, 4], ids=["in-the-middle", "at-the-end"])
+def test_a_position_that_is_gone_and_not_recorded_stops_the_stream(tmp_path: Path, lost: int) -> None:
+    left, right = mesh(tmp_path, 2)
+    for number in range(4):
+        left.write(f"n{number}", "x")
+    left.query("DELETE FROM meshnode_log WHERE position = ?", lost)
+    right.write("theirs", "y")
+    Wire(left, right).settle()
+    assert right.rows() == {"theirs": "y"}
+    assert behind(left, right).cursor == 0
+    assert noticed(left, "unreadable-state")
+    assert left.rows()["theirs"] == "y"  # the peer's own stream goes on
+
+
+def test_a_reoffer_of_a_removed_event_is_passed_over_and_of_a_lost_one_stops(tmp_path: Path) -> None:
+    left, right = mesh(tmp_path, 2)
+    for number in range(4):
+        left.write(f"n{number}", "x")
+    Wire(left, right).settle()
+    remove(left, 2)
+    with left.context.transaction() as tx:
+        stream = outbox.stream_of(left.context, tx, right.site, PATH)
+        reoffers.add(tx, stream, reoffers.EVENT, [2, 3], waiting=False)
+    left.write("n4", "x")
+    Wire(left, right).settle()
+    assert behind(left, right).reoffers == 0
+    assert right.rows()["n4"] == "x"
+    left.query("DELETE FROM meshnode_log WHERE position = 3")
+    with left.context.transaction() as tx:
+        reoffers.add(tx, outbox.stream_of(left.context, tx, right.site, PATH), reoffers.EVENT, [3], waiting=False)
+    left.write("n5", "x")
+    Wire(left, right).settle()
+    assert "n5" not in right.rows()
+    assert noticed(left, "unreadable-state")
+
+
+def test_a_retirement_takes_back_on_every_node_whatever_is_in_flight(tmp_path: Path) -> None:
+    first, second, third = mesh(tmp_path, 3)
+    early = third.write("n", "early")
+    late = [third.write("n", "late"), third.write("m", "late")]
+    settle([Wire(third, first)])
+    wire = Wire(first, second)
+    while behind(first, second).staged < 2:  # records, and a frame with events that are about to be taken back
+        wire.left.steps()[0]() if wire.left.steps() else wire.right.steps()[0]()
+    first.admit(sealed(first.key, Retirement(third.site, early.hlc, (), Hlc(START_MS + 60_000, 0))))
+    assert first.rows() == {"n": "early"}
+    wire.settle()
+    settle([Wire(third, second)])
+    assert first.rows() == second.rows() == third.rows() == {"n": "early"}
+    assert first.events() == second.events() == third.events() == {early.data}
+    assert behind(first, second).settled
+    assert not any(noticed(node, "unreadable-state") for node in (first, second, third))
+    with first.context.transaction() as tx:
+        assert removed.count(tx) == len(late)
 
 
 def test_many_events_go_in_bounded_batches(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from meshnode.model.hlc import Hlc
 from meshnode.model.membership import walk
 from meshnode.model.record import VOUCH, EndpointAttestation, Record, Vouch
 from meshnode.model.site import SiteKey
+from meshnode.store import log
 from meshnode.store.database import Tx
 from meshnode.store.u64 import to_sql
 
@@ -332,27 +333,28 @@ def test_many_sites_at_once_are_one_request(make: Callable[[], Device]) -> None:
     assert b"table" in body
 
 
-def test_events_that_no_longer_stand_are_surfaced_with_their_count(make: Callable[[], Device]) -> None:
+def test_events_that_no_longer_stand_are_taken_back_and_surfaced_with_their_count(make: Callable[[], Device]) -> None:
     device = make()
     device.add(*founding(FIRST), vouch(FIRST, SECOND, 2))
 
     def fill(tx: Tx) -> None:
         number = device.context.sites.number(tx, SECOND.site)
-        for position, physical in enumerate((5, 8, 9, 2**63, 2**64 - 1)):
+        for physical in (5, 8, 9, 2**63, 2**64 - 1):
             tx.execute(
                 "INSERT INTO meshnode_log (position, site_no, physical, logical, id_prefix, table_no, state, event)"
-                " VALUES (?, ?, ?, ?, 0, 1, 0, x'')",
-                (position + 1, number, to_sql(physical), 0),
+                " VALUES (?, ?, ?, ?, 0, 1, ?, x'')",
+                (device.context.take_position(), number, to_sql(physical), 0, log.UNRESOLVED),
             )
 
     device.run(fill)
     device.add(retirement(FIRST, SECOND, 20, cutoff=8))
     sample = device.run(
-        lambda tx: tx.execute("SELECT sample FROM meshnode_notices WHERE kind = 'unacceptable'").fetchone()
+        lambda tx: tx.execute("SELECT sample FROM meshnode_notices WHERE kind = 'taken-back'").fetchone()
     )
     assert sample[0].startswith("3 events")
+    assert device.run(lambda tx: tx.execute("SELECT position FROM meshnode_log").fetchall()) == [(1,), (2,)]
     device.add(retirement(FIRST, SECOND, 21, cutoff=8))
-    assert device.notices() == {"unacceptable": 1}
+    assert device.notices() == {"taken-back": 1}
 
 
 def test_a_failed_transaction_leaves_the_old_membership(make: Callable[[], Device]) -> None:

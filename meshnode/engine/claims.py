@@ -1,0 +1,73 @@
+"""Watermarks of a relay: taken over once every frame that it sent before has settled (SSP/1 §14.2, profile §6).
+
+Fail-closed: a claim that may stand on events which were not seen here is not taken. Its peer tells it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshnode.engine.context import Context
+from meshnode.model.frames import WHAT_SITE, Request, WatermarkEntry
+from meshnode.model.frames_untrusted import decode_control_untrusted
+from meshnode.model.hlc import Hlc
+from meshnode.model.scope import WILDCARD, Scope
+from meshnode.store import held, inbound, watermarks
+from meshnode.store.database import Tx
+from meshnode.store.delivery import Stream
+from meshnode.store.watermarks import Group
+
+
+def take_claims_untrusted(
+    context: Context, tx: Tx, stream: Stream, claims: Sequence[WatermarkEntry], scope: Scope
+) -> bool:
+    """Let groups advance to what the peer has applied; all its frames before are committed. Whether any advanced.
+
+    Not taken: of an epoch that was opened in the middle, of sites that are no members, of this very site, and of what
+    the peer was asked to send once more and has not: something of it was dropped here before.
+    """
+    if not inbound.is_whole(tx, stream):
+        return False
+    asked = [decode_control_untrusted(body) for body in inbound.requests(tx, stream)]
+    requests = [each for each in asked if isinstance(each, Request)]
+    groups, advanced = [], False
+    for claim in claims:
+        if any(_covers(request, claim) for request in requests):
+            continue
+        group = _group(context, tx, claim, scope)
+        hlc = Hlc(claim.physical, claim.logical)
+        if group is not None and hlc > group.reached:
+            before = group.applied
+            group.reach(hlc)
+            group.advance(held=held.has_held(tx, group.site_no, group.table_no))
+            groups.append(group)
+            advanced = advanced or group.applied > before
+    if groups:
+        watermarks.save(tx, groups)
+    return advanced
+
+
+def _covers(request: Request, claim: WatermarkEntry) -> bool:
+    """Whether events of the claimed group are among what was asked for."""
+    if request.what == WHAT_SITE:
+        return request.site == claim.site
+    return request.schema in (WILDCARD, claim.schema) and request.table in (WILDCARD, claim.table)
+
+
+def _group(context: Context, tx: Tx, claim: WatermarkEntry, scope: Scope) -> Group | None:
+    """The group that a claim is about, None where it cannot be taken.
+
+    A group of a table that is not registered here exists only if events of it are held or were rejected: a claim opens
+    no other, so a peer cannot fill the disk with names.
+    """
+    site_is_known = context.membership.key_of(claim.site) is not None and claim.site != context.site
+    if not site_is_known or not scope.contains(claim.schema, claim.table):
+        return None
+    entry = context.tables.entry(tx, claim.schema, claim.table)
+    if entry.no is None:
+        return None
+    site_no = context.sites.number(tx, claim.site)
+    group = watermarks.load(tx, site_no, entry.no)
+    if group is None and entry.registered:
+        return Group(site_no, entry.no, changed=True)
+    return group

@@ -1,0 +1,71 @@
+"""Positions whose events were taken out of the log on purpose: only these are passed over (profile §8, NEOTH).
+
+Kept as ranges, each as long as it can be. A position that is missing and not recorded here was lost: whoever meets it
+stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final
+
+from meshnode.store.database import Tx
+
+EVICTED: Final = "evicted"
+FORGOTTEN: Final = "forgotten"
+COMPACTED: Final = "compacted"
+TAKEN_BACK: Final = "taken back"
+
+
+def record(tx: Tx, positions: Iterable[int], why: str) -> None:
+    """Note positions that leave the log in this very transaction; of one that was noted before the reason stands."""
+    for first, last in _runs(sorted(each for each in set(positions) if not is_recorded(tx, each))):
+        start, end = first, last
+        before = _range_at(tx, first - 1)
+        if before is not None and before[2] == why:
+            start = before[0]
+        after = _range_at(tx, last + 1)
+        if after is not None and after[2] == why:
+            end = after[1]
+            tx.execute("DELETE FROM meshnode_removed WHERE first = ?", (after[0],))
+        tx.execute("INSERT OR REPLACE INTO meshnode_removed (first, last, why) VALUES (?, ?, ?)", (start, end, why))
+
+
+def is_recorded(tx: Tx, position: int) -> bool:
+    """Whether the event of this position was removed on purpose."""
+    return _range_at(tx, position) is not None
+
+
+def first_unrecorded(tx: Tx, first: int, last: int) -> int | None:
+    """The first of these positions that nobody removed on purpose; None where all were."""
+    while first <= last:
+        found = _range_at(tx, first)
+        if found is None:
+            return first
+        first = found[1] + 1
+    return None
+
+
+def count(tx: Tx) -> int:
+    """How many positions were removed."""
+    return int(tx.execute("SELECT coalesce(sum(last - first + 1), 0) FROM meshnode_removed").fetchone()[0])
+
+
+def _range_at(tx: Tx, position: int) -> tuple[int, int, str] | None:
+    row = tx.execute(
+        "SELECT first, last, why FROM meshnode_removed WHERE first <= ? ORDER BY first DESC LIMIT 1", (position,)
+    ).fetchone()
+    return None if row is None or row[1] < position else (row[0], row[1], row[2])
+
+
+def _runs(positions: list[int]) -> Iterator[tuple[int, int]]:
+    """Consecutive numbers as ranges."""
+    if not positions:
+        return
+    first = positions[0]
+    for before, position in pairwise(positions):
+        if position != before + 1:
+            yield first, before
+            first = position
+    yield first, positions[-1]
