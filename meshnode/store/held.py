@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from meshnode.codec.digest import blake3_256
 from meshnode.limits import IGNORED_COLUMNS_PER_TABLE
 from meshnode.store.database import Tx
 
@@ -37,6 +38,15 @@ def add_held(tx: Tx, amounts: Mapping[tuple[int, int], tuple[int, int]]) -> None
     )
 
 
+def remove_held(tx: Tx, site_no: int, table_no: int, events: int, size: int) -> None:
+    """Some of what a site had held here was removed."""
+    tx.execute(
+        "UPDATE meshnode_held SET events = max(events - ?, 0), bytes = max(bytes - ?, 0) "
+        "WHERE site_no = ? AND table_no = ?",
+        (events, size, site_no, table_no),
+    )
+
+
 def release_table(tx: Tx, table_no: int) -> None:
     """Nothing of the table is held any more."""
     tx.execute("DELETE FROM meshnode_held WHERE table_no = ?", (table_no,))
@@ -62,17 +72,38 @@ def meter_ignored(tx: Tx, counts: Mapping[tuple[int, str], int], now_ms: int) ->
     )
 
 
+def ignored_since(tx: Tx, table_no: int, first_ms: int, last_ms: int) -> list[str]:
+    """The columns of a table that were ignored at `last_ms`, and already at `first_ms` or before."""
+    found = tx.execute(
+        "SELECT column_name FROM meshnode_ignored WHERE table_no = ? AND first_ms <= ? AND last_ms >= ? ORDER BY 1",
+        (table_no, first_ms, last_ms),
+    )
+    return [name or "(others)" for (name,) in found]
+
+
 def is_forgotten(tx: Tx, table_no: int, key_bytes: bytes) -> bool:
     """Whether this row was forgotten here (NEOTH content and privacy)."""
     row = tx.execute(
-        "SELECT 1 FROM meshnode_forgotten WHERE table_no = ? AND key = ?", (table_no, key_bytes)
+        "SELECT 1 FROM meshnode_forgotten WHERE table_no = ? AND key = ?", (table_no, blake3_256(key_bytes))
     ).fetchone()
     return row is not None
 
 
 def forget(tx: Tx, table_no: int, key_bytes: bytes) -> None:
-    """Note that events of this row are dropped from now on."""
-    tx.execute("INSERT OR IGNORE INTO meshnode_forgotten VALUES (?, ?)", (table_no, key_bytes))
+    """Note that events of this row are dropped from now on; the key itself is not kept."""
+    tx.execute("INSERT OR IGNORE INTO meshnode_forgotten VALUES (?, ?)", (table_no, blake3_256(key_bytes)))
+
+
+def unforget(tx: Tx, table_no: int, key_bytes: bytes) -> bool:
+    """Events of this row are applied again from now on; whether it had been forgotten."""
+    sql = "DELETE FROM meshnode_forgotten WHERE table_no = ? AND key = ?"
+    return bool(tx.execute(sql, (table_no, blake3_256(key_bytes))).rowcount)
+
+
+def any_forgotten(tx: Tx, table_no: int) -> bool:
+    """Whether any row of the table is forgotten."""
+    sql = "SELECT 1 FROM meshnode_forgotten WHERE table_no = ? LIMIT 1"
+    return tx.execute(sql, (table_no,)).fetchone() is not None
 
 
 def keep_receipts(tx: Tx, event_ids: Iterable[bytes]) -> None:
