@@ -1,0 +1,77 @@
+"""The log by itself: every row is the event that it holds, and counters are beyond what is there (profile §1, §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from meshnode.engine.findings import Findings
+from meshnode.errors import EnvelopeError
+from meshnode.model.event import Event, open_event_untrusted
+from meshnode.model.hlc import Hlc
+from meshnode.store import log, meta
+from meshnode.store.database import Tx
+from meshnode.store.names import SiteNumbers
+from meshnode.store.u64 import from_sql
+
+KeyOf: TypeAlias = Callable[[bytes], bytes | None]
+
+
+def check_log(tx: Tx, findings: Findings, key_of: KeyOf) -> None:
+    """Each event is what its row says it is, and the clock and the next position are beyond all of them."""
+    mesh_id, sites = meta.read_bytes(tx, meta.MESH_ID), SiteNumbers()
+    names = {row[0]: (row[1], row[2]) for row in tx.execute("SELECT no, schema, name FROM meshnode_tables")}
+    newest, last = Hlc(0, 0), 0
+    for position, site_no, physical, logical, prefix, table_no, data in tx.execute(
+        "SELECT position, site_no, physical, logical, id_prefix, table_no, CAST(event AS BLOB) FROM meshnode_log "
+        "ORDER BY position"
+    ):
+        findings.events += 1
+        _check_gap(tx, findings, last, position)
+        last = position
+        try:
+            event = _opened(bytes(data), mesh_id, key_of)
+        except EnvelopeError as error:
+            findings.differ("", f"log position {position}", f"{error.reason}: {error}")
+            continue
+        hlc = Hlc(from_sql(physical), from_sql(logical))
+        newest = max(newest, hlc)
+        named = (sites.site_of(tx, site_no), hlc, prefix, names.get(table_no))
+        if named != (event.site, event.hlc, log.id_prefix(event.event_id), (event.schema, event.table)):
+            findings.differ("", f"log position {position}", "its columns are not those of the event")
+    if meta.read_clock(tx) < newest:
+        findings.differ("", "clock", f"{tuple(meta.read_clock(tx))} is behind the log's {tuple(newest)}")
+    upcoming = meta.read_counter(tx, meta.NEXT_POSITION)
+    if upcoming <= last:
+        findings.differ("", "next position", f"{upcoming} was given out before: the log ends at {last}")
+    _check_gap(tx, findings, last, upcoming)
+
+
+def _check_gap(tx: Tx, findings: Findings, before: int, position: int) -> None:
+    """Positions without an event are those that were taken out on purpose, and no others."""
+    missing = before + 1
+    while missing < position:
+        found = tx.execute("SELECT max(last) FROM meshnode_removed WHERE first <= ? AND last >= ?", (missing, missing))
+        last = found.fetchone()[0]
+        if last is None:
+            what = "its event is not there, and nothing says that it was taken out on purpose"
+            findings.differ("", f"log position {missing}", what)
+            return
+        missing = last + 1
+
+
+def _opened(data: bytes, mesh_id: bytes, key_of: KeyOf) -> Event:
+    """The event; its signature is verified unless its signer is no member any more."""
+    event = log.parse(data)
+    return open_event_untrusted(data, mesh_id=mesh_id, key_of=key_of) if key_of(event.site) is not None else event
+
+
+def check_held(tx: Tx, findings: Findings) -> None:
+    """The meters that bound a site's share of the disk, counted again (profile §6)."""
+    counted = "SELECT site_no, table_no, count(*), sum(length(event)) FROM meshnode_log WHERE state = 1 GROUP BY 1, 2"
+    metered = "SELECT site_no, table_no, events, bytes FROM meshnode_held WHERE events > 0"
+    found = {(row[0], row[1]): (row[2], row[3]) for row in tx.execute(counted)}
+    noted = {(row[0], row[1]): (row[2], row[3]) for row in tx.execute(metered)}
+    for group in sorted(found.keys() | noted.keys()):
+        if found.get(group) != noted.get(group):
+            findings.differ("", f"held events of group {group}", f"{found.get(group)} held, {noted.get(group)} noted")

@@ -1,0 +1,55 @@
+"""`check` as a script uses it: over the store alone and through a running node; exit code 1 names what differs."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from support.command import meshnode
+from support.memory_node import MemoryNode
+
+from meshnode import Node
+from meshnode.control.server import ControlServer
+from meshnode.node.config import Config
+from meshnode.node.home import Home
+
+
+async def test_check_over_the_store_alone(tmp_path: Path) -> None:
+    home = tmp_path / "n"
+    assert (await meshnode("init", home=home)).code == 0
+    assert (await meshnode("table", "add", "notes", "--key", "id:TEXT", "--column", "n:INTEGER", home=home)).code == 0
+    assert (await meshnode("put", "notes", "id=n1", "n:=1", home=home)).code == 0
+    clean = await meshnode("check", home=home)
+    assert (clean.code, clean.out) == (0, "clean: 1 events, 1 rows of 1 tables\n")
+    with closing(sqlite3.connect(home / "meshnode.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE notes SET n = 2")
+    found = await meshnode("check", "--output", "json", home=home)
+    assert found.code == 1
+    assert found.json["count"] == 1
+    assert found.json["differences"] == [
+        {"table": "notes", "where": "row {'id': 'n1'}", "what": "column 'n' holds 2, the log says 1"}
+    ]
+
+
+async def test_check_asks_a_running_node_and_prints_no_control_characters(tmp_path: Path) -> None:
+    home = Home(tmp_path / "n", Config())
+    home.prepare()
+    home.write_incarnation(bytes(16))
+    node = MemoryNode()
+    async with ControlServer(node, home):
+        good = await meshnode("check", home=home.path)
+        assert (good.code, good.out) == (0, "clean: 0 events, 0 rows of 0 tables; 2 clocks and values taken as given\n")
+        node.complete = False
+        bad = await meshnode("check", home=home.path)
+    assert bad.code == 1
+    assert "row 1\\x1b[0m" in bad.out
+    assert bad.out.endswith("1 differences: 0 events, 0 rows of 0 tables; 2 clocks and values taken as given\n")
+
+
+async def test_a_node_that_runs_checks_itself(tmp_path: Path) -> None:
+    async with Node(tmp_path / "n") as node:
+        await node.add_table("notes", key={"id": "TEXT"}, columns={"n": "INTEGER"})
+        await node.put("notes", {"id": "n1"}, {"n": 1})
+        report = await node.check()
+    assert (report.count, report.events, report.rows, report.given) == (0, 1, 1, 0)
