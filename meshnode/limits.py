@@ -47,6 +47,8 @@ PENDING_RECORDS_PER_SIGNER = 1024  # records kept per signer that do not count y
 IGNORED_COLUMNS_PER_TABLE = (
     256  # names of columns that do not exist metered for one table; further ones share one entry
 )
+SCHEMA_LOOK_S = 2.0  # seconds at the latest until an idle node notices that the application changed its tables
+SCHEMA_DRIFT_MS = 24 * 3_600_000  # milliseconds of ignoring one column from which it is surfaced (SSP/1 §13.6)
 CHANGES_KEPT = 100_000  # rows of the durable change sequence; a subscriber further behind starts from the rows
 REQUESTS_PER_PEER = 64  # unanswered requests kept for one peer
 

@@ -30,12 +30,17 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("get", "get", "show one row"),
     ("rm", "rm", "delete one row"),
     ("rows", "rows", "show the rows of a table"),
+    ("evict", "evict", "freeze a table below a time, and drop its older events"),
+    ("rehydrate", "rehydrate", "ask for the history of a table again"),
+    ("compact", "compact", "drop events that no row can need any more"),
+    ("forget", "forget", "erase one row on this device, and keep nothing of it"),
     ("import", "import_rows", "write rows from a CSV, TSV or JSONL file"),
     ("watch", "watch", "show changes as they happen"),
     ("peers", "peers", "show the other members"),
     ("status", "status", "show how this node is"),
     ("wait", "wait", "wait until everybody has everything"),
     ("digest", "digest", "digest of tables, equal where rows are equal"),
+    ("check", "check", "recompute rows and clocks from the log"),
     ("conform", "conform.verb", "run test vectors through this program"),
     ("demo", "demo", "three nodes on this device, from nothing to equal"),
 )
@@ -94,7 +99,7 @@ def _split(arguments: list[str]) -> tuple[list[str], str | None, list[str]]:
 
 
 def _main_parser() -> Parser:
-    lines = [f"  {verb:8} {does}" for verb, _, does in _VERBS]
+    lines = [f"  {verb:9} {does}" for verb, _, does in _VERBS]
     parser = Parser(
         prog="meshnode",
         usage="meshnode [--home DIR] VERB … [--output table|json|jsonl]",

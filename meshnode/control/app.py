@@ -44,10 +44,17 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
         "import-rows": _answer(asked.ImportRows, api.import_rows),
         "get": _answer(asked.RowKey, lambda a: operations.get(a.table, a.key)),
         "rows": _answer(asked.Rows, api.rows),
+        "evict": _answer(
+            asked.Evict, lambda a: operations.evict(a.table, before_ms=a.before_ms, everything=a.everything)
+        ),
+        "rehydrate": _answer(asked.TableName, lambda a: operations.rehydrate(a.table)),
+        "compact": _answer(asked.SomeTable, lambda a: operations.compact(a.table)),
+        "forget": _answer(asked.Forget, lambda a: operations.forget(a.table, a.key, undo=a.undo)),
         "changes": api.changes,
         "invite": _answer(asked.Invite, lambda a: operations.invite(a.ttl_ms)),
         "wait": _answer(asked.Wait, api.wait),
         "digest": _answer(asked.Digest, lambda a: operations.digest(a.table)),
+        "check": _answer(asked.NoArguments, lambda _: operations.check()),
         "set-online": _answer(asked.SetOnline, lambda a: operations.set_online(a.online)),
     }
     readable = {"ping", "status", "peers", "tables", "changes", "digest"}

@@ -18,10 +18,14 @@ from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
 from meshnode.node.views import (
     ChangeView,
+    CheckReport,
+    ForgetReport,
+    HistoryRequest,
     ImportReport,
     InviteView,
     PeerView,
     Receipt,
+    RetentionReport,
     RowChange,
     RowView,
     Status,
@@ -93,6 +97,19 @@ class ControlClient:
     async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:
         return await self._call("rows", asked.Rows(table=table, limit=limit, after=after), list[RowView])
 
+    async def evict(self, table: str, *, before_ms: int, everything: bool = False) -> RetentionReport:
+        arguments = asked.Evict(table=table, before_ms=before_ms, everything=everything)
+        return await self._call("evict", arguments, RetentionReport)
+
+    async def rehydrate(self, table: str) -> HistoryRequest:
+        return await self._call("rehydrate", asked.TableName(table=table), HistoryRequest)
+
+    async def compact(self, table: str | None = None) -> RetentionReport:
+        return await self._call("compact", asked.SomeTable(table=table), RetentionReport)
+
+    async def forget(self, table: str, key: Values, *, undo: bool = False) -> ForgetReport:
+        return await self._call("forget", asked.Forget(table=table, key=key, undo=undo), ForgetReport)
+
     async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
         exchange = await self._open()
         try:
@@ -121,6 +138,9 @@ class ControlClient:
 
     async def digest(self, table: str | None = None) -> list[TableDigest]:
         return await self._call("digest", asked.Digest(table=table), list[TableDigest])
+
+    async def check(self) -> CheckReport:
+        return await self._call("check", asked.NoArguments(), CheckReport)
 
     async def set_online(self, online: bool) -> None:
         kind: Any = None

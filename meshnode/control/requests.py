@@ -62,6 +62,34 @@ class Rows(Arguments, frozen=True, kw_only=True):
     after: Values | None = None
 
 
+class Evict(Arguments, frozen=True, kw_only=True):
+    """`evict`."""
+
+    table: str
+    before_ms: int
+    everything: bool = False
+
+
+class TableName(Arguments, frozen=True, kw_only=True):
+    """`rehydrate`."""
+
+    table: str
+
+
+class SomeTable(Arguments, frozen=True, kw_only=True):
+    """`compact`: one table, or every one."""
+
+    table: str | None = None
+
+
+class Forget(Arguments, frozen=True, kw_only=True):
+    """`forget`."""
+
+    table: str
+    key: Values
+    undo: bool = False
+
+
 class Changes(Arguments, frozen=True, kw_only=True):
     """`changes`."""
 

@@ -12,7 +12,7 @@ from meshnode.engine.registry import required
 from meshnode.engine.write import LocalChange, write_changes
 from meshnode.limits import BATCH_EVENTS, PAYLOAD_COLUMNS
 from meshnode.model.hlc import tick
-from meshnode.store import rows
+from meshnode.store import held, rows
 from meshnode.store.database import Tx
 from meshnode.store.tables import Destination, quote
 
@@ -37,14 +37,15 @@ def _adopt_batch(
     """Adopt the next rows behind the key `after`; returns the last key looked at, None at the end."""
     if context.key is None or context.membership.judge(context.site, tick(context.clock, context.env.wall_ms())):
         return 0, None
-    _, destination = required(context, tx, schema, name)
+    entry, destination = required(context, tx, schema, name)
     found = _read(tx, destination, after)
     keyed = [(key, row) for row in found if (key := _key(destination, row)) is not None]
     known = rows.load(tx, destination.no, [cbor.encode(dict(key)) for key, _ in keyed])
     changes = [
         LocalChange(schema, name, key, columns)
         for key, row in keyed
-        if cbor.encode(dict(key)) not in known
+        if (key_bytes := cbor.encode(dict(key))) not in known
+        and not (entry.forgotten and held.is_forgotten(tx, destination.no, key_bytes))
         for columns in _columns(destination, row)
     ]
     if changes:

@@ -51,6 +51,7 @@ class Context:
         self.barred: Counter[tuple[int, bytes | None]] = Counter()
         self.surfaced: deque[Notice] = deque(maxlen=_SURFACED_KEPT)
         self.snapshot: Snapshot | None = None
+        self.behind_schema = False  # rows are still to be brought up to a changed schema
         self.on_schema_change: Callable[[Tx], None] = lambda _tx: None
         self._load_membership = load_membership
         self._stale = True
@@ -107,7 +108,7 @@ class Context:
         self.notices = NoticeBook()
         self._newest: dict[int, Hlc] = {}
         self._destinations: dict[int, Destination | None] = {}
-        self._schema_version = -1
+        self.schema_version = -1
         self.next_position = meta.read_counter(tx, meta.NEXT_POSITION)
         self.next_change = meta.read_counter(tx, meta.NEXT_CHANGE)
         saved = meta.read_clock(tx)
@@ -138,8 +139,8 @@ class Context:
         What follows from it writes rows, so it waits for a job that can be done again.
         """
         version = tx.execute("PRAGMA schema_version").fetchone()[0]
-        if version != self._schema_version:
-            self._schema_version = version
+        if version != self.schema_version:
+            self.schema_version = version
             self._destinations.clear()
             self._schema_changed = True
         if self._schema_changed and self._restartable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshnode.codec import cbor
-from meshnode.engine import registry
+from meshnode.engine import growth, registry
 from meshnode.engine.adopt import adopt_rows
 from meshnode.engine.context import Context, LoadMembership
 from meshnode.engine.environment import Environment
@@ -95,6 +95,10 @@ class Engine:
         destination = self.context.transact(lambda tx: registry.register(self.context, tx, spec))
         adopt_rows(self.context, spec.schema, spec.name)
         return destination
+
+    def follow_schema(self) -> bool:
+        """One step of bringing rows up to a changed schema; whether there may be more (SSP/1 §13.6)."""
+        return self.context.transact(lambda tx: growth.step(self.context, tx))
 
     def tables(self) -> list[tuple[TableEntry, Destination | None]]:
         """Every registered table, with the destination where it can be used."""

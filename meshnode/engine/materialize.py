@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from meshnode.codec import cbor
 from meshnode.engine.context import Context
-from meshnode.limits import BATCH_EVENTS
+from meshnode.limits import BATCH_EVENTS, SCHEMA_DRIFT_MS
 from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import Event, Scalar
 from meshnode.model.hlc import Rank, hlc_of_rank
@@ -28,9 +28,10 @@ Ranked: TypeAlias = list[tuple[Rank, Event]]
 class Materializer:
     """Collects the applied events of one batch and writes them all at once."""
 
-    def __init__(self, context: Context, tx: Tx) -> None:
+    def __init__(self, context: Context, tx: Tx, *, again: bool = False) -> None:
         self._context = context
         self._tx = tx
+        self._again = again  # events that were applied before: what of them was ignored is metered already
         self._tables: dict[int, tuple[TableEntry, Destination, dict[bytes, Ranked]]] = {}
         self._ignored: Counter[tuple[int, str]] = Counter()
         self._changes: list[changes.ChangeRow] = []
@@ -54,6 +55,7 @@ class Materializer:
         changes.append(self._tx, self._changes)
         if self._ignored:
             held.meter_ignored(self._tx, self._ignored, now_ms)
+            self._note_drift(now_ms)
 
     def _write_table(self, entry: TableEntry, destination: Destination, events: Mapping[bytes, Ranked]) -> None:
         states = rows.load(self._tx, destination.no, list(events))
@@ -90,6 +92,9 @@ class Materializer:
         context = self._context
         TableWriter(self._tx, context.env.sqlite, destination, context.sites, context.barred).write(writes)
         rows.save(self._tx, [(destination.no, each.key_bytes, each.fold.state.pack(), each.reason) for each in writes])
+        for each in writes:
+            if each.lost and each.reason is None:
+                self._note_lost(destination, each)
 
     def _fold(self, destination: Destination, state: RowState | None, ranked: Ranked) -> RowFold:
         fold = RowFold(state)
@@ -105,9 +110,21 @@ class Materializer:
         return fold
 
     def _meter(self, table_no: int, columns: Mapping[str, Scalar], accepted: Mapping[str, Scalar]) -> None:
+        if self._again:
+            return
         for name in columns:
             if name not in accepted:
                 self._ignored[(table_no, name)] += 1
+
+    def _note_drift(self, now_ms: int) -> None:
+        """Ignoring is expected while a mesh rolls through an upgrade, and a fault when it persists (SSP/1 §13.6)."""
+        for entry, _, _ in self._tables.values():
+            if not any(table_no == entry.no for table_no, _ in self._ignored):
+                continue
+            drifting = held.ignored_since(self._tx, entry.no or 0, now_ms - SCHEMA_DRIFT_MS, now_ms)
+            if drifting:
+                sample = f"events go on naming columns that the table does not have: {', '.join(drifting)[:300]}"
+                self._context.surface(self._tx, "schema-drift", None, sample, table=entry.text)
 
     def _note_changes(
         self, entry: TableEntry, destination: Destination, writes: Iterable[RowWrite], events: Mapping[bytes, Ranked]
@@ -130,6 +147,12 @@ class Materializer:
         self.withheld.append((entry, write))
         sample = f"row {str(write.key)[:100]} is withheld: {write.reason}"
         self._context.surface(self._tx, "withheld", None, sample, table=entry.text)
+
+    def _note_lost(self, destination: Destination, write: RowWrite) -> None:
+        """A row that was out of SQL while the events of its values were evicted (profile §5)."""
+        names = ", ".join(write.lost)[:100]
+        sample = f"row {str(write.key)[:100]} is shown again without its values of {names}: their events were evicted"
+        self._context.surface(self._tx, "partial", None, sample, table=destination.text)
 
     def _note_resurrected(self, entry: TableEntry, write: RowWrite) -> None:
         """SSP/1 §13.2, and §13.4 where the horizon may have taken what the row should get back."""

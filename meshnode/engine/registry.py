@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from meshnode.engine import growth
 from meshnode.engine.context import Context
 from meshnode.engine.materialize import Materializer
 from meshnode.errors import NotFoundError, RegistrationError
@@ -53,12 +54,14 @@ def register(context: Context, tx: Tx, spec: TableSpec) -> Destination:
     context.forget_destinations()
     ready = context.destination(tx, entry)
     assert ready is not None
+    growth.settle(tx, ready)
     bring_up(context, tx, entry, ready)
     return ready
 
 
 def refresh(context: Context, tx: Tx) -> None:
     """Look at every destination again, at start and after the schema changed (profile §5)."""
+    growth.look(context, tx)
     for entry in context.tables.registered(tx):
         destination = context.destination(tx, entry)
         if destination is not None:

@@ -107,7 +107,8 @@ class Committed:
     epoch: bytes
     next: int
     acks: tuple[StoredAck, ...]
-    added: bool = False  # whether the log or the records grew: other peers' sessions want to know
+    added: bool = False  # whether log, records or watermarks grew: other peers' sessions want to know
+    claimed: bool = False  # whether watermarks rose to what the peer told
     membership_changed: bool = False
     answered: tuple[bytes, ...] = ()  # ids of requests of ours that the peer answered
 

@@ -12,10 +12,14 @@ from typing import Protocol
 from meshnode.limits import INVITE_TTL_MS
 from meshnode.node.views import (
     ChangeView,
+    CheckReport,
+    ForgetReport,
+    HistoryRequest,
     ImportReport,
     InviteView,
     PeerView,
     Receipt,
+    RetentionReport,
     RowChange,
     RowView,
     Status,
@@ -73,6 +77,28 @@ class Operations(Protocol):
         """Live rows in key-bytes order, at most `limit`, from beyond the key `after` on."""
         ...
 
+    async def evict(self, table: str, *, before_ms: int, everything: bool = False) -> RetentionReport:
+        """Freeze a table below a time (ms since 1970) and take older events out of its log (profile §5).
+
+        Rows stay as they are, and each row's winning events stay for joiners, unless `everything` is to go.
+        """
+        ...
+
+    async def rehydrate(self, table: str) -> HistoryRequest:
+        """Drop a table's horizon and ask the peers for its history (profile §8)."""
+        ...
+
+    async def compact(self, table: str | None = None) -> RetentionReport:
+        """Take out of the log of a table, or of all, what no row can need any more; costs its history."""
+        ...
+
+    async def forget(self, table: str, key: Values, *, undo: bool = False) -> ForgetReport:
+        """Take one row away on this device, erase it from the files, and keep nothing of it that comes later.
+
+        `undo` ends that, and asks the peers for the row.
+        """
+        ...
+
     def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
         """Changes beyond `since` as they happen, without gap; with None, those from now on. Ends with the node."""
         ...
@@ -87,6 +113,10 @@ class Operations(Protocol):
 
     async def digest(self, table: str | None = None) -> list[TableDigest]:
         """Digest of one table, or of every registered one by name."""
+        ...
+
+    async def check(self) -> CheckReport:
+        """Recompute rows and clocks from the log and name what differs; reads everything, so it takes a while."""
         ...
 
     async def set_online(self, online: bool) -> None:

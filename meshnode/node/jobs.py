@@ -90,6 +90,7 @@ class StoreJobs:
                 frames=job.frames,
                 scope=self._scope,
                 checked=checked,
+                claims=job.claims,
             )
         )
 
@@ -156,7 +157,7 @@ class StoreJobs:
 
     async def _transact(self, job: Callable[[Context, Tx], T]) -> T:
         def run(engine: Engine) -> T:
-            with engine.context.transaction() as tx:
-                return job(engine.context, tx)
+            context = engine.context
+            return context.transact(lambda tx: job(context, tx))
 
         return await self._storage.write(run)

@@ -9,7 +9,9 @@ from importlib.metadata import version
 from ipaddress import ip_address
 from typing import TypeVar
 
+from meshnode.engine import retention
 from meshnode.engine.engine import Engine
+from meshnode.engine.forget import forget, unforget
 from meshnode.engine.invites import create_invite
 from meshnode.engine.membership import load_membership
 from meshnode.engine.registry import TableSpec
@@ -19,18 +21,24 @@ from meshnode.limits import INVITE_TTL_MS
 from meshnode.model.event import Event
 from meshnode.model.membership import Membership
 from meshnode.model.site import mesh_tag, short_text, site_text
-from meshnode.node import reading
+from meshnode.node import keeping, reading
 from meshnode.node.api import ROWS_PER_PAGE
+from meshnode.node.checking import check_report
 from meshnode.node.home import Home
 from meshnode.node.jsonvalues import checked_value
 from meshnode.node.peering import Heard, peer_views, wait_result
 from meshnode.node.storage import Storage, wall_ms
+from meshnode.node.transaction import Transaction
 from meshnode.node.views import (
     ChangeView,
+    CheckReport,
+    ForgetReport,
+    HistoryRequest,
     ImportReport,
     InviteView,
     PeerView,
     Receipt,
+    RetentionReport,
     RowChange,
     RowView,
     Status,
@@ -99,6 +107,10 @@ class LocalNode:
 
         return await self.storage.read(read)
 
+    async def check(self) -> CheckReport:
+        """Everything recomputed from the log, on a connection of its own: other reads go on meanwhile."""
+        return await self.storage.read_apart(lambda tx: check_report(tx, self._membership(tx)))
+
     async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
         """Changes beyond `since` as they happen; a subscriber that was away too long gets every row first."""
         if self._ended():
@@ -150,6 +162,45 @@ class LocalNode:
         await self._author(table, rows)
         return ImportReport(rows=len(rows))
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """Write several rows of several tables at the end of the block: all of them, or none and an error."""
+        transaction = Transaction()
+        try:
+            yield transaction
+        finally:
+            changes = transaction.end()
+        if changes:
+            transaction.written(await self._write(lambda engine: engine.write(changes)))
+
+    # --- retention
+
+    async def evict(self, table: str, *, before_ms: int, everything: bool = False) -> RetentionReport:
+        """Set the table's horizon, then reclaim what is below it."""
+        return await keeping.evict(self.storage, table, before_ms, everything=everything)
+
+    async def rehydrate(self, table: str) -> HistoryRequest:
+        """Drop the horizon and ask for the history."""
+        schema, name = parse_table(table)
+        asked = await self._write(lambda engine: retention.rehydrate(engine.context, schema, name))
+        await self._ask()
+        return HistoryRequest(table=table_text(schema, name), asked=asked)
+
+    async def compact(self, table: str | None = None) -> RetentionReport:
+        """Take out what no row can need any more."""
+        return await keeping.compact(self.storage, table)
+
+    async def forget(self, table: str, key: Values, *, undo: bool = False) -> ForgetReport:
+        """Forget one row on this device, or take it again."""
+        schema, name = parse_table(table)
+        checked, text = _checked(key), table_text(schema, name)
+        if not undo:
+            events = await self._write(lambda engine: forget(engine.context, schema, name, checked))
+            return ForgetReport(table=text, events=events)
+        asked = await self._write(lambda engine: unforget(engine.context, schema, name, checked))
+        await self._ask()
+        return ForgetReport(table=text, undone=True, asked=asked)
+
     async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
         """Open an invite (profile §10)."""
         addresses = self._invite_addresses()
@@ -186,6 +237,9 @@ class LocalNode:
 
     def _invite_addresses(self) -> list[str]:
         return addresses_of(self.home.config.listen, self.home.port)
+
+    async def _ask(self) -> None:
+        """New requests are stored: a running node sends them now, any other at its next links."""
 
     async def _write(self, job: Callable[[Engine], T]) -> T:
         return await self.storage.write(job)

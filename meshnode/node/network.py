@@ -159,6 +159,10 @@ class Network:
         self._introduction = shown if sum(map(len, shown)) + _ITEM_HEAD * len(shown) < INTRODUCE_BYTES else ()
         self._endpoint.recheck()
         self._finder.members(self._members())
+        await self.ask()
+
+    async def ask(self) -> None:
+        """Send every linked peer what this node asks of it by now (profile §8, "Requests")."""
         for driver in self._live():
             driver.requests(await self.jobs.outstanding(driver.peer))
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from meshnode.engine.engine import Engine
 from meshnode.engine.environment import Environment
-from meshnode.errors import StoreError, UsageError
+from meshnode.errors import MeshError, StoreError, UsageError
 from meshnode.model.site import SiteKey
 from meshnode.node.bell import Bell
 from meshnode.node.noticelog import NoticeLog
@@ -24,6 +26,8 @@ from meshnode.store.reader import Reader
 from meshnode.store.writer import writer_executor
 
 T = TypeVar("T")
+
+logger = logging.getLogger("meshnode.storage")
 
 
 def wall_ms() -> int:
@@ -42,6 +46,8 @@ class Storage:
     def __init__(self, path: Path, engine: Engine | None) -> None:
         self.path = path
         self.changed = Bell()
+        self._closing = False
+        self._following = False  # rows are being brought up to a changed schema
         self._notices = NoticeLog(time.monotonic)
         self._engine = engine
         self._reader = Reader(path, sqlite=sqlite3, immutable=engine is None and _stands_alone(path))
@@ -67,11 +73,23 @@ class Storage:
     async def read(self, query: Callable[[Tx], T]) -> T:
         """Run one query over one snapshot."""
 
-        def run() -> T:
+        def run() -> tuple[T, int]:
             with self._reader.snapshot() as tx:
+                return query(tx), tx.execute("PRAGMA schema_version").fetchone()[0]
+
+        result, version = await asyncio.wrap_future(_submitted(self._readers, run))
+        if self._engine is not None and self._writers is not None:
+            self._follow_schema(self._engine, self._writers, version)
+        return result
+
+    async def read_apart(self, query: Callable[[Tx], T]) -> T:
+        """Run one long query over one snapshot, on a thread and a connection of its own."""
+
+        def run() -> T:
+            with closing(Reader(self.path, sqlite=sqlite3)) as reader, reader.snapshot() as tx:
                 return query(tx)
 
-        return await asyncio.wrap_future(_submitted(self._readers, run))
+        return await asyncio.to_thread(run)
 
     async def write(self, job: Callable[[Engine], T]) -> T:
         """Run one job on the writer thread; what it committed is on disk when this returns."""
@@ -83,15 +101,50 @@ class Storage:
 
         # A cancelled caller does not stop a job that runs: the database decides, and the bell rings all the same.
         result, surfaced = await asyncio.shield(asyncio.wrap_future(_submitted(writers, run)))
+        self._follow_schema(engine, writers)
         self._notices.tell(surfaced)
         self.changed.ring()
         return result
+
+    def _follow_schema(self, engine: Engine, writers: Executor, version: int | None = None) -> None:
+        """Where the application changed a table, bring its rows up to it, one step between the other jobs.
+
+        `version` is the number of the schema that a reader saw: the writer looks by itself only when it has work.
+        """
+        noticed = version is not None and version != engine.context.schema_version
+        if self._following or not (noticed or engine.context.behind_schema):
+            return
+        self._following = True
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            if self._closing:
+                return  # the next start goes on
+            more, moved = False, True
+            try:
+                more = engine.follow_schema()
+            except MeshError as error:
+                moved = False
+                logger.warning("rows do not follow the changed schema for now: %s", error)
+            with suppress(RuntimeError):  # the node was left meanwhile
+                if more:
+                    writers.submit(run)
+                loop.call_soon_threadsafe(self._followed, more, moved)
+
+        with suppress(RuntimeError):
+            writers.submit(run)
+
+    def _followed(self, more: bool, moved: bool) -> None:
+        self._following = more
+        if moved:
+            self.changed.ring()
 
     async def close(self) -> None:
         """Finish what is queued and close both connections."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
+        self._closing = True
         self._readers.shutdown()
         self._reader.close()
         if self._writers is not None and self._engine is not None:

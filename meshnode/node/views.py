@@ -149,6 +149,31 @@ class ImportReport(View, frozen=True, kw_only=True):
     rows: int
 
 
+class RetentionReport(View, frozen=True, kw_only=True):
+    """What was taken out of the logs of some tables; no row and no clock changed."""
+
+    tables: list[str]
+    events: int
+    bytes: int
+    horizon: tuple[int, int] | None = None  # of the table that was evicted
+
+
+class HistoryRequest(View, frozen=True, kw_only=True):
+    """A table's history was asked for; the requests last until they are answered (profile §8)."""
+
+    table: str
+    asked: int  # peers
+
+
+class ForgetReport(View, frozen=True, kw_only=True):
+    """A row that is forgotten on this device, or, with `undone`, taken again."""
+
+    table: str
+    events: int = 0  # whose bytes were erased
+    undone: bool = False
+    asked: int = 0  # peers asked for what was not kept
+
+
 class InviteView(View, frozen=True, kw_only=True):
     """An open invite. `invite` holds a secret: it is shown to the person who asked and goes nowhere else."""
 
@@ -187,6 +212,25 @@ class TableDigest(View, frozen=True, kw_only=True):
     table: str
     digest: str
     rows: int
+
+
+class DifferenceView(View, frozen=True, kw_only=True):
+    """One thing that is not what the log says."""
+
+    table: str = ""  # empty where no table is meant
+    where: str
+    what: str
+
+
+class CheckReport(View, frozen=True, kw_only=True):
+    """The store recomputed from its log."""
+
+    events: int
+    tables: int
+    rows: int
+    given: int  # clocks and values whose evidence is below a horizon or not kept: taken as they are
+    count: int  # differences; the first ones are named
+    differences: list[DifferenceView] = []
 
 
 class FoundView(View, frozen=True, kw_only=True):

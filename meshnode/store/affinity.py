@@ -31,6 +31,7 @@ _RULES: Final = (
 )
 # What SQLite reads as a number: ASCII digits, its own six spaces around, no hexadecimal, no underscores.
 _NUMBER: Final = re.compile(r"[ \t\n\v\f\r]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t\n\v\f\r]*\Z")
+_STRICT_TYPES: Final = ("INTEGER", "REAL", "TEXT", "BLOB")
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
 
@@ -84,6 +85,11 @@ def strict_accepts(value: Scalar, strict: str) -> bool:
             return False
         return strict == "REAL" or _reads_as_integer(value)
     return strict == "REAL" or isinstance(value, int) or _is_integral(value)
+
+
+def acceptance(value: Scalar) -> int:
+    """Which STRICT types store the value, a bit each; an ordinary column and ANY store everything."""
+    return sum(1 << at for at, strict in enumerate(_STRICT_TYPES) if strict_accepts(value, strict))
 
 
 def _reads_as_integer(text: str) -> bool:

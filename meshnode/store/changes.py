@@ -17,6 +17,7 @@ UPSERT: Final = "upsert"
 DELETE: Final = "delete"
 RESURRECT: Final = "resurrect"  # a row that had been deleted exists again (SSP/1 §13.2)
 WITHHOLD: Final = "withhold"  # the row exists and its table does not allow it (profile §5)
+FORGET: Final = "forget"  # a row of the table was forgotten here; which one is not kept
 
 _TRIM_EVERY: Final = 1024  # changes between two trims
 

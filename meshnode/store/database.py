@@ -101,6 +101,28 @@ class Database:
                 raise _store_error(self.path, error) from error
             raise
 
+    def rewrite(self) -> None:
+        """Write the whole file anew and empty the WAL, so that nothing that was deleted is left in either.
+
+        Overwriting what is deleted would not be enough: what a page held before its rows moved to another stays in its
+        free space. Takes the time and, meanwhile, the disk space of the whole database. StoreError where it fails, or
+        where another program reads on for so long that the WAL cannot be emptied; nothing is lost then.
+        """
+        try:
+            self._fault("VACUUM")
+            self._connection.execute("VACUUM")
+            self._fault("PRAGMA wal_checkpoint")
+            busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except self.sqlite.Error as error:
+            raise StoreError(
+                f"what was deleted is gone from the tables, but not yet from the file {self.path}: {error}; try again"
+            ) from error
+        if busy:
+            raise BusyError(
+                f"what was deleted is gone from the tables, but another program reads the database {self.path} and "
+                "keeps its old pages: close it and try again"
+            )
+
     def close(self) -> None:
         """Close the writing connection."""
         self._connection.close()

@@ -144,7 +144,7 @@ def read_staged(tx: Reads, stream: Stream, outbound: Outbound) -> list[StagedRow
         stream.key,
     ).fetchall()
     staged = [
-        StagedRow(no, digest, cursor, record_cursor, _items(stream, items), name, attempts)
+        StagedRow(no, digest, cursor, record_cursor, unpack_items(stream, items), name, attempts)
         for no, digest, cursor, record_cursor, items, name, attempts in rows
     ]
     before = StagedRow(outbound.settled_no, b"", outbound.cursor, outbound.record_cursor, Items(EVENTS), "")
@@ -238,7 +238,8 @@ def stream_view(outbound: Outbound, staged: list[StagedRow]) -> OutboundStream:
     )
 
 
-def _items(stream: Stream, packed: object) -> Items:
+def unpack_items(stream: Stream, packed: object) -> Items:
+    """What a stored frame carries; CorruptStateError where that cannot be read."""
     kind, body = (packed[0], packed[1:]) if type(packed) is bytes and packed else (-1, b"")
     if kind == ANSWERED and len(body) == REQUEST_ID_BYTES:
         return Items(kind, (), body)

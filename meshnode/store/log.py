@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from meshnode.model.event import Event, parse_event_untrusted, split_event_untrusted
@@ -103,6 +103,37 @@ def read_table_after(tx: Tx, table_no: int, state: int, position: int, limit: in
         (table_no, position, limit),
     )
     return [Logged(*each) for each in found]
+
+
+def read_table_within(tx: Tx, table_no: int, above: int, up_to: int) -> list[Logged]:
+    """The events of one table at positions above the first and up to the second that are not held, newest first."""
+    found = tx.execute(
+        "SELECT position, site_no, table_no, event FROM meshnode_log WHERE position > ? AND position <= ? "
+        "AND table_no = ? AND state <> 1 ORDER BY position DESC",
+        (above, up_to, table_no),
+    )
+    return [Logged(*each) for each in found]
+
+
+def read_at(tx: Tx, position: int) -> bytes | None:
+    """The bytes of one event, None where it is not in the log any more."""
+    row = tx.execute("SELECT event FROM meshnode_log WHERE position = ?", (position,)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def remove(tx: Tx, positions: Iterable[int]) -> None:
+    """Take events out; whoever does records their positions (store/removed.py)."""
+    tx.executemany("DELETE FROM meshnode_log WHERE position = ?", [(each,) for each in positions])
+
+
+def scan(tx: Tx, table_no: int, state: int, after: int, limit: int) -> Iterator[tuple[int, bytes | None]]:
+    """The next `limit` positions of the log, each with its event where it is one of the table in this state."""
+    found = tx.execute(
+        "SELECT position, CASE WHEN table_no = ? AND state = ? THEN event END FROM meshnode_log "
+        "WHERE position > ? ORDER BY position LIMIT ?",
+        (table_no, state, after, limit),
+    )
+    yield from found
 
 
 def set_states(tx: Tx, state: int, positions: Iterable[int]) -> None:

@@ -49,6 +49,7 @@ class RowWrite:
     fold: RowFold
     reason_before: str | None = None  # why it was withheld
     reason: str | None = None  # why it is withheld now
+    lost: tuple[str, ...] = ()  # columns that have to be shown and whose winning event is not in the log any more
 
     @property
     def shown(self) -> bool:
@@ -124,6 +125,7 @@ class TableWriter:
         missing = state.columns.keys() - values.keys()
         if missing:  # written before this batch, and not in SQL now
             values = values | recall(self._tx, self._sites, {name: state.columns[name] for name in missing})
+            write.lost = tuple(sorted(missing - values.keys()))
         columns = self._table.columns
         if not self._table.shows_defaults or state.tombstone is not None:
             return (), write.key + tuple([values.get(name) for name in columns])

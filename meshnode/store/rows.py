@@ -43,6 +43,28 @@ def save(tx: Tx, rows: Iterable[StoredRow]) -> None:
     tx.executemany("INSERT OR REPLACE INTO meshnode_rows VALUES (?, ?, ?, ?)", rows)
 
 
+def page(tx: Tx, table_no: int, after: bytes, limit: int) -> list[tuple[bytes, RowState, str | None]]:
+    """The next rows beyond the key bytes `after`, in their order."""
+    found = tx.execute(
+        "SELECT key, state, reason FROM meshnode_rows WHERE table_no = ? AND key > ? ORDER BY key LIMIT ?",
+        (table_no, after, limit),
+    ).fetchall()
+    return [(key, unpack_state(state), reason) for key, state, reason in found]
+
+
+def keys_after(tx: Tx, table_no: int, after: bytes, limit: int) -> list[bytes]:
+    """The next keys beyond the key bytes `after`, in their order."""
+    found = tx.execute(
+        "SELECT key FROM meshnode_rows WHERE table_no = ? AND key > ? ORDER BY key LIMIT ?", (table_no, after, limit)
+    )
+    return [key for (key,) in found]
+
+
+def remove(tx: Tx, table_no: int, keys: Iterable[bytes]) -> None:
+    """Forget everything about these rows."""
+    tx.executemany("DELETE FROM meshnode_rows WHERE table_no = ? AND key = ?", [(table_no, key) for key in keys])
+
+
 def withheld(tx: Tx, table_no: int) -> list[bytes]:
     """The keys of the rows that the table does not allow as they stand."""
     found = tx.execute(

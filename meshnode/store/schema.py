@@ -28,6 +28,8 @@ CREATE TABLE meshnode_tables (        -- every (schema, table) that an event nam
     name TEXT NOT NULL,
     registered INTEGER NOT NULL DEFAULT 0,
     own_numbers INTEGER NOT NULL DEFAULT 0, -- the application chooses INTEGER PRIMARY KEY values itself (profile §5)
+    shape BLOB,                       -- columns and key that its rows were last brought up to (SSP/1 §13.6)
+    progress BLOB,                    -- how far bringing them up has come, null where it is done
     horizon_physical NOT NULL DEFAULT 0,
     horizon_logical NOT NULL DEFAULT 0,
     UNIQUE (schema, name)
@@ -46,6 +48,17 @@ CREATE TABLE meshnode_log (           -- exact event bytes (SSP/1 §2); a positi
 -- Ordered by clock, so appends stay local; the prefix keeps a look-up cheap where a site reuses one clock without end.
 CREATE INDEX meshnode_log_clock ON meshnode_log (site_no, physical, logical, id_prefix);
 CREATE INDEX meshnode_log_held ON meshnode_log (table_no, position) WHERE state = 1;
+
+CREATE TABLE meshnode_removed (       -- ranges of log positions that were taken out on purpose (profile §8)
+    first INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL,
+    why TEXT NOT NULL
+);
+
+CREATE TABLE meshnode_reclaims (      -- tables whose evicted events are still being taken out of the log
+    table_no INTEGER PRIMARY KEY,
+    everything INTEGER NOT NULL       -- 1: the winners of the rows too
+);
 
 CREATE TABLE meshnode_rows (          -- clocks of one row (profile §5)
     table_no INTEGER NOT NULL,
@@ -78,7 +91,7 @@ CREATE TABLE meshnode_held (          -- what each site holds of our disk for ta
 
 CREATE TABLE meshnode_forgotten (     -- rows that were forgotten here (NEOTH content and privacy)
     table_no INTEGER NOT NULL,
-    key BLOB NOT NULL,
+    key BLOB NOT NULL,                -- BLAKE3-256 of the key bytes: not even the key is left in the file
     PRIMARY KEY (table_no, key)
 ) WITHOUT ROWID;
 
@@ -202,6 +215,7 @@ CREATE TABLE meshnode_inbound (       -- what this node holds of a peer's stream
     path TEXT NOT NULL,
     epoch BLOB NOT NULL,
     next INTEGER NOT NULL,
+    first INTEGER NOT NULL DEFAULT 1, -- where the epoch was opened; above 1 there are frames of which nothing is known
     link INTEGER NOT NULL DEFAULT 0,  -- number of the link that adopted the epoch: late work of an older one is refused
     PRIMARY KEY (site_no, path)
 ) WITHOUT ROWID;

@@ -35,6 +35,7 @@ class Column:
     affinity: Affinity
     strict: str | None  # the STRICT type; None in an ordinary table
     shows_default: bool  # NOT NULL with a default: what an unmaterialized column shows in SQL
+    default: str | None = None  # the expression of its default
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def _column(row: Sequence[Any], *, strict: bool) -> Column:
     name, declared, not_null, default = row[0], row[1] or "", bool(row[2]), row[3]
     strict_type = {"INT": "INTEGER"}.get(declared.upper(), declared.upper()) if strict else None
     shows_default = not_null and default is not None and default.strip().upper() != "NULL"
-    return Column(name, declared, affinity_of(declared, strict=strict), strict_type, shows_default)
+    return Column(name, declared, affinity_of(declared, strict=strict), strict_type, shows_default, default)
 
 
 def _table_kind(tx: Tx, entry: TableEntry) -> bool:

@@ -89,6 +89,14 @@ async def test_all_operations_pass_through(home: Home, node: MemoryNode) -> None
     assert (await client.digest())[0].rows == 2
     assert (await client.digest("s.t"))[0].table == "s.t"
     assert (await client.invite(5)).expires_ms == 5
+    assert (await client.check()).count == 0
+    evicted = await client.evict("s.t", before_ms=1_800_000_000_000, everything=True)
+    assert (evicted.tables, evicted.events, evicted.horizon) == (["s.t"], 2, (1_800_000_000_000, 0))
+    assert (await client.rehydrate("s.t")).asked == 2
+    assert (await client.compact()).tables == (await client.compact("s.t")).tables == ["s.t"]
+    assert (await client.forget("s.t", {"id": 1}, undo=True)).undone
+    assert (await client.forget("s.t", {"id": 1})).events == 1
+    assert await client.get("s.t", {"id": 1}) is None
     await client.set_online(False)
     assert not node.online
 

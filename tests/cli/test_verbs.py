@@ -255,3 +255,25 @@ async def test_a_fault_of_the_program_is_one_line_unless_asked_for_more(
     monkeypatch.setenv("MESHNODE_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         main.main([])
+
+
+async def test_evict_rehydrate_compact(home: Home, node: MemoryNode) -> None:
+    evicted = await meshnode("evict", "notes", "--before", "2026-11-30T01:00+01:00", "--output", "json", home=home.path)
+    assert (evicted.code, evicted.json["horizon"]) == (0, [1_795_996_800_000, 0])
+    evicted = await meshnode("evict", "notes", "--before", "1795996800000", "--all", "--output", "json", home=home.path)
+    assert (evicted.json["events"], evicted.json["horizon"]) == (2, [1_795_996_800_000, 0])
+    for time in ("yesterday", "2026-13-01", "-5"):
+        complains(await meshnode("evict", "notes", f"--before={time}", home=home.path), 2, "is no time")
+    assert (await meshnode("rehydrate", "notes", "--output", "json", home=home.path)).json["asked"] == 2
+    assert (await meshnode("compact", "--output", "json", home=home.path)).json["tables"] == ["notes"]
+    assert "300" in (await meshnode("compact", "notes", home=home.path)).out
+
+
+async def test_forget(home: Home, node: MemoryNode) -> None:
+    await node.put("notes", {"id": "n1"}, {"title": "Milk"})
+    forgotten = await meshnode("forget", "notes", "id=n1", "--output", "json", home=home.path)
+    assert (forgotten.code, forgotten.json["events"]) == (0, 1)
+    assert await node.get("notes", {"id": "n1"}) is None
+    assert (await meshnode("forget", "notes", "id=n1", "--undo", "--output", "json", home=home.path)).json["undone"]
+    complains(await meshnode("forget", "notes", "id=n1", "title=x", home=home.path), 2, "title is not part of it")
+    complains(await meshnode("forget", "nowhere", "id=n1", home=home.path), 1, "nowhere")

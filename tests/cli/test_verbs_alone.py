@@ -113,3 +113,20 @@ async def test_a_table_that_cannot_be_one_is_one_clear_line(home: Path, argument
         return
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert says in result.err
+
+
+async def test_the_verbs_that_drop_history(home: Path) -> None:
+    for title in ("one", "two", "three"):
+        assert (await meshnode("put", "notes", "id=n1", f"title={title}", home=home)).code == 0
+    compacted = await meshnode("compact", "--output", "json", home=home)
+    assert (compacted.code, compacted.json["events"]) == (0, 2)
+    evicted = await meshnode("evict", "notes", "--before", "2020-01-01", "--output", "json", home=home)
+    assert (evicted.code, evicted.json["events"]) == (0, 0)
+    assert (await meshnode("rehydrate", "notes", "--output", "json", home=home)).json["asked"] == 0
+    forgotten = await meshnode("forget", "notes", "id=n1", "--output", "json", home=home)
+    assert (forgotten.code, forgotten.json["events"]) == (0, 1)
+    assert (await meshnode("get", "notes", "id=n1", home=home)).code == 1
+    refused = await meshnode("put", "notes", "id=n1", "title=again", home=home)
+    assert (refused.code, "forgotten" in refused.err) == (2, True)
+    assert (await meshnode("forget", "notes", "id=n1", "--undo", home=home)).code == 0
+    assert (await meshnode("put", "notes", "id=n1", "title=again", home=home)).code == 0

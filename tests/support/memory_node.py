@@ -10,11 +10,16 @@ from meshnode.node.api import ROWS_PER_PAGE
 from meshnode.node.views import (
     BehindView,
     ChangeView,
+    CheckReport,
     ColumnView,
+    DifferenceView,
+    ForgetReport,
+    HistoryRequest,
     ImportReport,
     InviteView,
     PeerView,
     Receipt,
+    RetentionReport,
     RowChange,
     RowView,
     Status,
@@ -131,6 +136,25 @@ class MemoryNode:
     async def digest(self, table: str | None = None) -> list[TableDigest]:
         names = [table] if table else sorted(self.kinds)
         return [TableDigest(table=name, digest="00" * 32, rows=len(self.stored[name])) for name in names]
+
+    async def check(self) -> CheckReport:
+        rows = sum(map(len, self.stored.values()))
+        found = [] if self.complete else [DifferenceView(table="t", where="row 1\x1b[0m", what="is another")]
+        return CheckReport(events=rows, tables=len(self.kinds), rows=rows, given=2, count=len(found), differences=found)
+
+    async def evict(self, table: str, *, before_ms: int, everything: bool = False) -> RetentionReport:
+        return RetentionReport(tables=[table], events=1 + everything, bytes=100, horizon=(before_ms, 0))
+
+    async def rehydrate(self, table: str) -> HistoryRequest:
+        return HistoryRequest(table=table, asked=2)
+
+    async def compact(self, table: str | None = None) -> RetentionReport:
+        return RetentionReport(tables=[table] if table else sorted(self.kinds), events=3, bytes=300)
+
+    async def forget(self, table: str, key: Values, *, undo: bool = False) -> ForgetReport:
+        if not undo:
+            self.stored[table].pop(repr(key), None)
+        return ForgetReport(table=table, events=0 if undo else 1, undone=undo, asked=int(undo))
 
     async def set_online(self, online: bool) -> None:
         self.online = online

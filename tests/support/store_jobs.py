@@ -42,6 +42,7 @@ def run_job(lane: Lane, job: Job) -> tuple[Reply, Committed | None]:
             epoch=job.epoch,
             frames=job.frames,
             scope=lane.scope,
+            claims=job.claims,
         )
         return (lambda session, now_ms: session.committed(committed, now_ms)), committed
     try:

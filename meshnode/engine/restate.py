@@ -1,0 +1,211 @@
+"""Rows brought to what their clocks say, whatever SQL shows of them now (profile §5, SSP/1 §13.4, §13.6).
+
+A state names the event of every value by its rank, so a row that the application's schema change took out of SQL comes
+back from the log. What lies below the horizon is taken as it stands in SQL, and is never read from the log again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from meshnode.engine.context import Context
+from meshnode.merge.rows import RowFold, RowState
+from meshnode.model.event import Scalar
+from meshnode.model.hlc import Rank, hlc_of_rank
+from meshnode.store import changes, rows
+from meshnode.store.changes import RowChange
+from meshnode.store.database import Tx
+from meshnode.store.materialize import RowWrite, TableWriter
+from meshnode.store.names import TableEntry
+from meshnode.store.recall import recall
+from meshnode.store.tables import Column, Destination, quote
+
+Shown: TypeAlias = Mapping[str, tuple[Any, bool]]
+"""Per column what SQL shows, and whether that is the column's default."""
+
+_CLOSING: Final = {'"': '"', "`": "`", "[": "]"}
+_KEYWORDS: Final = frozenset(("NULL", "TRUE", "FALSE", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP"))
+_REBUILT: Final = "rebuilt"  # why a row is written whole; no table ever refused it
+
+
+@dataclass(slots=True)
+class Restated:
+    """One row: its clocks before, its clocks as they should be, and the values that are known already."""
+
+    key_bytes: bytes
+    key: tuple[Any, ...]  # in the order of the primary key
+    before: RowState | None
+    reason: str | None  # why it was withheld
+    after: RowState
+    values: dict[str, Scalar] = field(default_factory=dict)
+
+
+class Restater:
+    """Compares rows of one table with SQL and writes those that differ."""
+
+    def __init__(self, context: Context, tx: Tx, entry: TableEntry, destination: Destination) -> None:
+        self._context = context
+        self._tx = tx
+        self._entry = entry
+        self._table = destination
+        self._columns = list(destination.columns.values())
+        where = " AND ".join(f"{quote(column.name)} = ?" for column in destination.key)
+        parts = ", ".join(_shown_sql(column) for column in self._columns) or "1"
+        self._select = f"SELECT {parts} FROM {destination.quoted} WHERE {where}"  # noqa: S608
+
+    def shown(self, key: Sequence[Any]) -> Shown | None:
+        """What SQL shows of a row, None where it has none."""
+        found = self._tx.execute(self._select, key).fetchone()
+        if found is None:
+            return None
+        pairs = zip(found[0::2], found[1::2], strict=False)
+        return {column.name: (value, bool(same)) for column, (value, same) in zip(self._columns, pairs, strict=False)}
+
+    def write(self, restated: Sequence[Restated]) -> int:
+        """Write what differs, the changes with it; returns how many rows of SQL were rewritten."""
+        writes: list[tuple[Restated, RowWrite, Shown | None]] = []
+        for each in restated:
+            shown = self.shown(each.key)
+            fold = self._differs(each, shown)
+            if fold is not None:
+                write = RowWrite(each.key_bytes, each.key, fold, _REBUILT if each.reason is None else each.reason)
+                writes.append((each, write, shown))
+        sites, barred = self._context.sites, self._context.barred
+        TableWriter(self._tx, self._context.env.sqlite, self._table, sites, barred).write([each[1] for each in writes])
+        self._save(restated, {write.key_bytes: write.reason for _, write, _ in writes})
+        noted = [row for each, write, shown in writes if (row := self._change(each, write, shown)) is not None]
+        changes.append(self._tx, noted)
+        return len(writes)
+
+    def _save(self, restated: Sequence[Restated], reasons: Mapping[bytes, str | None]) -> None:
+        no = self._table.no
+        empty = [each for each in restated if not each.after.exists and each.after.tombstone is None]
+        rows.remove(self._tx, no, [each.key_bytes for each in empty if each.before is not None])
+        kept = [each for each in restated if each.after.exists or each.after.tombstone is not None]
+        stored = [
+            (no, each.key_bytes, each.after.pack(), reasons.get(each.key_bytes, each.reason))
+            for each in kept
+            if each.after != each.before or reasons.get(each.key_bytes, each.reason) != each.reason
+        ]
+        rows.save(self._tx, stored)
+
+    # --- what differs
+
+    def _differs(self, each: Restated, shown: Shown | None) -> RowFold | None:
+        """The whole row to write, None where SQL shows it already."""
+        after = each.after
+        if not after.exists:
+            return self._fold(each, {}) if shown is not None or each.reason is not None else None
+        if each.reason is None and shown is not None and self._agrees(each, shown):
+            return None
+        values: dict[str, Scalar] = dict(each.values)
+        lost: dict[str, Rank] = {}
+        for name, rank in after.columns.items():
+            if name in values or name not in self._table.columns:
+                continue
+            if each.reason is not None or (hlc_of_rank(rank) >= self._entry.horizon and shown is None):
+                lost[name] = rank  # a withheld row has its values in the log only, whatever their clocks
+            elif shown is not None:
+                values[name] = shown[name][0]
+                if self._is_suspect(shown, name) and hlc_of_rank(rank) >= self._entry.horizon:
+                    lost[name] = rank
+        values.update(recall(self._tx, self._context.sites, lost))
+        for name in after.columns:
+            values.setdefault(name, None)
+        return self._fold(each, values)
+
+    def _fold(self, each: Restated, values: dict[str, Scalar]) -> RowFold:
+        fold = RowFold(each.after)
+        fold.existed = each.before is not None and each.before.exists
+        fold.tombstone_moved = True
+        fold.values = values
+        return fold
+
+    def _agrees(self, each: Restated, shown: Shown) -> bool:
+        """Whether SQL shows this row; a value is compared with the log where it may be a new column's default."""
+        after, before = each.after, each.before.columns if each.before is not None else {}
+        suspects: dict[str, Rank] = {}
+        for name, column in self._table.columns.items():
+            value, is_default = shown[name]
+            rank = after.columns.get(name)
+            if rank is None:
+                if column.shows_default and after.tombstone is None:
+                    fits = is_default or name not in before
+                else:  # what the application itself put into a column that nobody wrote is left alone
+                    fits = value is None or not (is_default or name in before)
+                if not fits:
+                    return False
+            elif rank != before.get(name):
+                return False
+            elif self._is_suspect(shown, name) and hlc_of_rank(rank) >= self._entry.horizon:
+                suspects[name] = rank
+        if not suspects:
+            return True
+        return all(_alike(value, shown[name][0]) for name, value in self._recalled(suspects).items())
+
+    def _recalled(self, suspects: Mapping[str, Rank]) -> Mapping[str, Scalar]:
+        return recall(self._tx, self._context.sites, suspects)
+
+    def _is_suspect(self, shown: Shown, name: str) -> bool:
+        """Whether a column of this name that was added anew would show the same."""
+        value, is_default = shown[name]
+        return value is None or is_default
+
+    # --- what a reader saw
+
+    def _change(self, each: Restated, write: RowWrite, shown: Shown | None) -> changes.ChangeRow | None:
+        existed = write.fold.existed and each.reason is None
+        if write.reason is not None:
+            sample = f"row {str(write.key)[:100]} is withheld: {write.reason}"
+            self._context.surface(self._tx, "withheld", None, sample, table=self._entry.text)
+        if write.reason is not None and each.after.exists:
+            op = changes.WITHHOLD if existed else None
+        elif not each.after.exists:
+            op = changes.DELETE if existed else None
+        else:
+            op = changes.UPSERT
+        if op is None:
+            return None
+        values, cleared = self._seen(each, write, shown or {}) if op == changes.UPSERT else ({}, [])
+        if op == changes.UPSERT and existed and shown is not None and not values and not cleared:
+            return None  # a default gave way to what nobody wrote: no reader of the table is shown either
+        rank = each.after.upsert or each.after.tombstone or (each.before and each.before.upsert) or b""
+        change = RowChange(op, each.key_bytes, values, cleared, rank[16:32], *hlc_of_rank(rank))
+        return changes.row(self._context.take_change(), self._table.no, change)
+
+    def _seen(self, each: Restated, write: RowWrite, shown: Shown) -> tuple[dict[str, Scalar], list[str]]:
+        """The columns that got another value, and those that have none any more."""
+        known, after = self._table.columns, each.after.columns
+        values = {
+            name: value
+            for name, value in write.fold.values.items()
+            if name in known and not (name in shown and _alike(value, shown[name][0]))
+        }
+        before = each.before.columns if each.before is not None else {}
+        return values, sorted(name for name in before if name in known and name not in after)
+
+
+def _shown_sql(column: Column) -> str:
+    """The column's value, and whether it is the default; most columns have none."""
+    name = quote(column.name)
+    return f"{name}, 0" if column.default is None else f"{name}, {name} IS ({_default_sql(column.default)})"
+
+
+def _default_sql(text: str) -> str:
+    """SQLite takes a bare or double-quoted name as a default's text; in a query it would be a column."""
+    word = text.strip()
+    if word[:1] in _CLOSING and word[-1:] == _CLOSING[word[:1]]:
+        end = word[-1]
+        word = word[1:-1].replace(end + end, end)
+    elif not word.isidentifier() or word.upper() in _KEYWORDS:
+        return text
+    return "'" + word.replace("'", "''") + "'"
+
+
+def _alike(value: Scalar, shown: Any) -> bool:
+    """Whether SQL may have made `shown` of `value`: an affinity changes the type, hardly ever the text."""
+    if isinstance(value, bool):
+        value = int(value)
+    return bool(value == shown) or (value is not None and shown is not None and str(value) == str(shown))
