@@ -18,21 +18,3 @@ class Keyring(Protocol):
 
     def retired(self, site: bytes) -> Hlc | None:
         """The cutoff of a retired site."""
-
-
-class NoMembers:
-    """The keyring of a database that holds no records yet: nobody may write."""
-
-    __slots__ = ()
-
-    def key_of(self, site: bytes) -> bytes | None:
-        """Nobody is known."""
-        return None
-
-    def judge(self, site: bytes, hlc: Hlc) -> str | None:
-        """Everybody is unknown."""
-        return "unknown-signer"
-
-    def retired(self, site: bytes) -> Hlc | None:
-        """Nobody is retired."""
-        return None

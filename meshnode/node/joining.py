@@ -49,7 +49,7 @@ async def join(
     device = home if isinstance(home, Home) else Home(Path(home))
     asked, called = parse_invite_untrusted(invite), name or platform.node() or "meshnode"
     check_name(called)
-    if wall_ms() > asked.expires_ms:
+    if asked.expired(wall_ms()):
         raise PairingError("this invite has expired: make a new one with `meshnode invite`, or set this device's clock")
     device.refuse_founded()
     device.prepare()

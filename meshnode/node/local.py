@@ -118,8 +118,9 @@ class LocalNode:
         named = None if table is None else table_text(*parse_table(table))
         if named is not None and named not in {view.table for view in await self.tables()}:
             raise NotFoundError(f"table {named!r} is not registered: add it first")
-        at = await self.storage.read(queries.last_change) if since is None else since
-        if at > await self.storage.read(queries.last_change):
+        newest = await self.storage.read(queries.last_change)
+        at = newest if since is None else since
+        if at > newest:
             at = -1  # a number of another, newer copy of this node: everything may be news, and nothing goes beyond it
         if not await self.storage.read(lambda tx: reading.is_kept(tx, at)):
             at, rows = await self.storage.read(lambda tx, at=at: reading.whole_state(tx, at, named))  # type: ignore[misc]

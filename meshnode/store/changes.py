@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -58,8 +57,3 @@ def append(tx: Tx, rows: list[ChangeRow]) -> None:
 def unpack(data: bytes) -> RowChange:
     """The change behind a stored row."""
     return _decode(data)
-
-
-def unpack_all(rows: Iterable[ChangeRow]) -> list[tuple[int, int, RowChange]]:
-    """`(seq, table number, change)` of stored rows."""
-    return [(seq, table_no, _decode(data)) for seq, table_no, data in rows]

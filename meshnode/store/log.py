@@ -84,16 +84,6 @@ def newest_of_all(tx: Tx) -> Hlc:
     return max((found for (number,) in numbers if (found := newest(tx, number)) is not None), default=ZERO)
 
 
-def read_after(tx: Tx, position: int, limit: int) -> list[Logged]:
-    """The next retained events after `position`, in order: what a sender offers (profile §8)."""
-    found = tx.execute(
-        "SELECT position, site_no, table_no, event FROM meshnode_log "
-        "WHERE position > ? AND state <> 2 ORDER BY position LIMIT ?",
-        (position, limit),
-    )
-    return [Logged(*each) for each in found]
-
-
 def read_table_after(tx: Tx, table_no: int, state: int, position: int, limit: int) -> list[Logged]:
     """The next events of one table in one state after `position`."""
     index = "INDEXED BY meshnode_log_held" if state == HELD else ""

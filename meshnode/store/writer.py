@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,8 +26,3 @@ class InlineExecutor(Executor):
 def writer_executor() -> Executor:
     """The executor of a running node: a single thread, so jobs run in the order they were submitted."""
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="meshnode-writer")
-
-
-def run_inline(executor: Executor, job: Callable[..., T], *args: Any) -> T:
-    """Submit and wait: for callers without an event loop."""
-    return executor.submit(job, *args).result()
