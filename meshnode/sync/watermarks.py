@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from meshnode.limits import TOLD_GROUPS_PER_PEER
+from meshnode.model.delivery import GroupName, Told
 from meshnode.model.frames import After, WatermarkEntry, Watermarks
 from meshnode.model.hlc import Hlc, beyond_skew
 
@@ -17,7 +19,7 @@ class ToldWatermarks:
     __slots__ = ("_told",)
 
     def __init__(self) -> None:
-        self._told: dict[tuple[bytes, str, str], Hlc] = {}
+        self._told: dict[GroupName, Hlc] = {}
 
     def messages(self, entries: Iterable[WatermarkEntry], epoch: bytes, no: int) -> Iterator[Watermarks]:
         """The messages that bring the peer up to date, none where nothing rose."""
@@ -32,21 +34,21 @@ class ToldWatermarks:
 
 
 class HeardWatermarks:
-    """What a peer told: kept as evidence for people, and given to the store once it may count (profile §6).
+    """What a peer told on this link: evidence for people, and given to the store once it may count (profile §6).
 
-    A claim counts once every frame that the peer staged before it was committed here. Claims that wait are merged under
-    the latest such frame, which can only make them count later.
+    Within a link a group only rises, whatever is told later. A claim counts once every frame that the peer staged
+    before it was committed here. Claims that wait are merged under the latest such frame, which can only make them
+    count later.
     """
 
-    __slots__ = ("_after", "_own", "_waiting", "entries")
-
-    MAX_GROUPS = 65_536  # against a peer that invents groups
+    __slots__ = ("_after", "_own", "_risen", "_waiting", "entries")
 
     def __init__(self, own: bytes) -> None:
-        self.entries: dict[tuple[bytes, str, str], Hlc] = {}
+        self.entries: dict[GroupName, Told] = {}
         self._own = own
         self._after: After | None = None
-        self._waiting: dict[tuple[bytes, str, str], Hlc] = {}
+        self._waiting: dict[GroupName, Hlc] = {}
+        self._risen: dict[GroupName, None] = {}  # since the last `take_risen`
 
     def take_untrusted(self, message: Watermarks, now_ms: int) -> int:
         """Keep what rose; returns how many were beyond the skew bound, which count as absent (SSP/1 §5.1)."""
@@ -59,15 +61,23 @@ class HeardWatermarks:
                 skewed += 1
                 continue
             before = self.entries.get(group)
-            if (before is None and len(self.entries) < self.MAX_GROUPS) or (before is not None and before < hlc):
-                self.entries[group] = hlc
+            if len(self.entries) < TOLD_GROUPS_PER_PEER if before is None else before.hlc < hlc:
+                self.entries[group] = Told(hlc, now_ms)
+                self._risen[group] = None
                 if group[0] != self._own:  # nobody else knows what this node wrote
                     self._waiting[group] = hlc
         return skewed
 
+    def take_risen(self) -> dict[GroupName, Told]:
+        """A bounded part of what was told since the last call, for whoever keeps it."""
+        risen = list(islice(self._risen, ENTRIES_PER_MESSAGE))
+        for group in risen:
+            del self._risen[group]
+        return {group: self.entries[group] for group in risen}
+
     def again(self) -> None:
         """What the store did not take may count now: a request that stood against it was answered."""
-        self._waiting = {group: hlc for group, hlc in self.entries.items() if group[0] != self._own}
+        self._waiting = {group: told.hlc for group, told in self.entries.items() if group[0] != self._own}
 
     def due(self, epoch: bytes, next_no: int) -> tuple[WatermarkEntry, ...]:
         """The claims that count once every frame of `epoch` before `next_no` is committed: a bounded part of them."""

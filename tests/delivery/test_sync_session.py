@@ -24,6 +24,7 @@ from meshnode.model.delivery import (
     Staged,
     StagedFrame,
     StoredAck,
+    Told,
 )
 from meshnode.model.frames import (
     Ack,
@@ -501,11 +502,11 @@ def test_watermarks_of_the_peer_are_kept_as_evidence() -> None:
     good = WatermarkEntry(PEER, "main", "notes", NOW, 1)
     bad = WatermarkEntry(PEER, "main", "other", NOW + SKEW_MS + 1, 1)
     effects = session.control_untrusted(wire(Watermarks(after=After(PEER_EPOCH, 0), entries=(good, bad))), NOW)
-    assert session.peer_watermarks == {(PEER, "main", "notes"): Hlc(NOW, 1)}
+    assert session.peer_watermarks == {(PEER, "main", "notes"): Told(Hlc(NOW, 1), NOW)}
     assert only(Notice, effects).kind == "skew"
     older = WatermarkEntry(PEER, "main", "notes", NOW - 1, 0)
-    session.control_untrusted(wire(Watermarks(after=After(PEER_EPOCH, 0), entries=(older,))), NOW)
-    assert session.peer_watermarks == {(PEER, "main", "notes"): Hlc(NOW, 1)}
+    session.control_untrusted(wire(Watermarks(after=After(PEER_EPOCH, 0), entries=(older,))), NOW + 1)
+    assert session.peer_watermarks == {(PEER, "main", "notes"): Told(Hlc(NOW, 1), NOW)}
 
 
 def test_nothing_goes_to_a_peer_that_said_bye() -> None:
