@@ -6,12 +6,13 @@ Fail-closed: a claim that may stand on events which were not seen here is not ta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
+from meshnode.engine.asking import covers
 from meshnode.engine.context import Context
-from meshnode.model.frames import WHAT_SITE, Request, WatermarkEntry
-from meshnode.model.frames_untrusted import decode_control_untrusted
+from meshnode.model.frames import WatermarkEntry
 from meshnode.model.hlc import Hlc
-from meshnode.model.scope import WILDCARD, Scope
+from meshnode.model.scope import Scope
 from meshnode.store import held, inbound, watermarks
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Stream
@@ -28,11 +29,10 @@ def take_claims_untrusted(
     """
     if not inbound.is_whole(tx, stream):
         return False
-    asked = [decode_control_untrusted(body) for body in inbound.requests(tx, stream)]
-    requests = [each for each in asked if isinstance(each, Request)]
+    requests = [inbound.read_request(body) for body in inbound.requests(tx, stream)]
     groups, advanced = [], False
     for claim in claims:
-        if any(_covers(request, claim) for request in requests):
+        if any(covers(request, claim.site, claim.schema, claim.table) for request in requests):
             continue
         group = _group(context, tx, claim, scope)
         hlc = Hlc(claim.physical, claim.logical)
@@ -47,13 +47,6 @@ def take_claims_untrusted(
     return advanced
 
 
-def _covers(request: Request, claim: WatermarkEntry) -> bool:
-    """Whether events of the claimed group are among what was asked for."""
-    if request.what == WHAT_SITE:
-        return request.site == claim.site
-    return request.schema in (WILDCARD, claim.schema) and request.table in (WILDCARD, claim.table)
-
-
 def _group(context: Context, tx: Tx, claim: WatermarkEntry, scope: Scope) -> Group | None:
     """The group that a claim is about, None where it cannot be taken.
 
@@ -64,8 +57,8 @@ def _group(context: Context, tx: Tx, claim: WatermarkEntry, scope: Scope) -> Gro
     if not site_is_known or not scope.contains(claim.schema, claim.table):
         return None
     entry = context.tables.entry(tx, claim.schema, claim.table)
-    if entry.no is None:
-        return None
+    if entry.no is None or context.policy.days(entry.table_class) != inf:
+        return None  # something of it may have been passed over here, or there
     site_no = context.sites.number(tx, claim.site)
     group = watermarks.load(tx, site_no, entry.no)
     if group is None and entry.registered:

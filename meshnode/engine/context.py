@@ -10,18 +10,21 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from meshnode.engine.environment import Environment
 from meshnode.model.hlc import Hlc
 from meshnode.model.membership import Membership
 from meshnode.model.site import SiteKey
-from meshnode.store import log, meta
+from meshnode.store import log, meta, policies
 from meshnode.store.database import Database, Tx
 from meshnode.store.materialize import TransactionLostError
 from meshnode.store.names import SiteNumbers, TableEntry, TableNumbers
 from meshnode.store.notices import Notice, NoticeBook
 from meshnode.store.tables import Destination, open_destination
+
+if TYPE_CHECKING:
+    from meshnode.engine.backfill import Coverage
 
 T = TypeVar("T")
 
@@ -53,6 +56,7 @@ class Context:
         self.snapshot: Snapshot | None = None
         self.behind_schema = False  # rows are still to be brought up to a changed schema
         self.on_schema_change: Callable[[Tx], None] = lambda _tx: None
+        self.coverages: dict[tuple[str, str], Coverage] = {}  # by (schema, table), what backfills walk through
         self._load_membership = load_membership
         self._stale = True
         self._membership_saved = False
@@ -98,7 +102,14 @@ class Context:
             self._restartable = False
             self.barred.clear()
 
+    def drop_coverages(self, tx: Tx) -> None:
+        """What was brought together for backfills may be ahead of what is stored: it is made again."""
+        for coverage in self.coverages.values():
+            coverage.drop(tx)
+        self.coverages.clear()
+
     def _load(self, tx: Tx) -> None:
+        self.drop_coverages(tx)
         self.mesh_id = meta.read_bytes(tx, meta.MESH_ID)
         self.founder = meta.read_bytes(tx, meta.FOUNDER)
         self.site = meta.read_bytes(tx, meta.SITE)
@@ -111,6 +122,8 @@ class Context:
         self.schema_version = -1
         self.next_position = meta.read_counter(tx, meta.NEXT_POSITION)
         self.next_change = meta.read_counter(tx, meta.NEXT_CHANGE)
+        self.policy = policies.read(tx)
+        self.policy_generation = policies.generation(tx)
         saved = meta.read_clock(tx)
         # A snapshot of the clock may be older than the log beside it: start above both (SSP/1 §13.5).
         self.clock = max(saved, log.newest_of_all(tx))

@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec import structs
+
 from meshnode.codec import cbor
 from meshnode.codec.digest import DIGEST_BYTES
 from meshnode.codec.ed25519 import PUBLIC_KEY_BYTES, SIGNATURE_BYTES
@@ -105,6 +107,14 @@ def _request(value: dict[str, Any]) -> frames.Request:
     return request
 
 
+def _covering_request(value: dict[str, Any]) -> frames.Request:
+    """Feature `covering`: a request for a table may have one more key, which is true."""
+    covering = value.pop("covering", None)
+    if covering is not None and (covering is not True or value.get("what") != frames.WHAT_TABLE):
+        raise ProtocolError("covering is true, in a request for a table")
+    return structs.replace(_request(value), covering=covering)
+
+
 _BATCH: Final = fields.struct(frames.Batch, {"epoch": _EPOCH, "no": _NUMBER, "clock": _CLOCK, "events": _events})
 
 _CONTROL: Final[Mapping[str, Read]] = {
@@ -127,6 +137,7 @@ _CONTROL: Final[Mapping[str, Read]] = {
     "request": _request,
     "bye": fields.struct(frames.Bye, {"code": fields.u64, "reason": _LABEL}),
 }
+_CONTROL_COVERING: Final[Mapping[str, Read]] = {**_CONTROL, "request": _covering_request}
 _EVENTS: Final[Mapping[str, Read]] = {
     "open": fields.struct(frames.Open, {"epoch": _EPOCH, "next": _NUMBER}),
     "batch": _BATCH,
@@ -205,10 +216,11 @@ def _inflated(value: dict[str, Any]) -> None:
         raise ProtocolError(f"deflated holds no deterministic CBOR: {error}") from None
 
 
-def decode_control_untrusted(data: bytes) -> frames.ControlFrame:
-    """One frame of the control stream."""
+def decode_control_untrusted(data: bytes, features: frozenset[str] = NO_FEATURES) -> frames.ControlFrame:
+    """One frame of the control stream; `features` are those that both sides agreed on."""
     tag, value = _open(data, _CONTROL, CONTROL_FRAME_ITEMS)
-    frame: frames.ControlFrame = _read(tag, value, _CONTROL)
+    reads = _CONTROL_COVERING if frames.FEATURE_COVERING in features else _CONTROL
+    frame: frames.ControlFrame = _read(tag, value, reads)
     return frame
 
 

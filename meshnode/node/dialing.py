@@ -127,6 +127,11 @@ class DialPlan:
         for target in self._targets.values():
             self._news(target, now + self._random() * self._policy.base_s)
 
+    def again(self, site: bytes, now: float) -> None:
+        """A link to this site was ended on purpose: its end says nothing about the next one."""
+        for target in self._targets_of(site):
+            self._news(target, self._first_due(site, now))
+
     def _news(self, target: _Target, due: float) -> None:
         target.failures = 0
         target.due = max(due, target.last + self._policy.news_s)

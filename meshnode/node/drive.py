@@ -145,6 +145,14 @@ class PeerDriver:
         """Whether this node may offer anything."""
         self._carry_out(self.session.publish(allowed, self._now_ms()))
 
+    def wake(self) -> None:
+        """A cycle is wanted now."""
+        self._carry_out(self.session.wake(self._now_ms()))
+
+    def policy_changed(self, *, widened: bool) -> None:
+        """What may be offered is another now."""
+        self._carry_out(self.session.policy_changed(self._now_ms(), widened=widened))
+
     async def stopped(self) -> None:
         """Wait for jobs under way: what they commit is theirs to finish."""
         while pending := [task for task in self._tasks if not task.done()]:

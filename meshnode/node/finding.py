@@ -90,6 +90,11 @@ class Finder:
         """A link that this site dialed is up."""
         self._plan.came_from(site, address)
 
+    def again(self, site: bytes) -> None:
+        """A link to this site was ended on purpose: another one is wanted at once."""
+        self._plan.again(site, time.monotonic())
+        self._dialer.wake()
+
     def unlinked(self, site: bytes, code: CloseCode | None) -> None:
         """The last link to this site is gone."""
         self._plan.unlinked(site, time.monotonic(), code)

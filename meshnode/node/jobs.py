@@ -16,7 +16,6 @@ from meshnode.errors import CloseCode
 from meshnode.model.delivery import PATH, Advanced, Committed, LinkState, OutboundStream, StagedFrame
 from meshnode.model.frames import Hello, Request
 from meshnode.model.pairing import Proof
-from meshnode.model.scope import Scope
 from meshnode.node.storage import Storage
 from meshnode.store import peers
 from meshnode.store.database import Tx
@@ -28,9 +27,8 @@ T = TypeVar("T")
 class StoreJobs:
     """Implements `node.drive.Jobs` and `node.ceremony.Desk` over the node's storage."""
 
-    def __init__(self, storage: Storage, scope: Scope) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._scope = scope
 
     # --- a session's jobs
 
@@ -88,7 +86,7 @@ class StoreJobs:
                 adopt=job.adopt,
                 epoch=job.epoch,
                 frames=job.frames,
-                scope=self._scope,
+                scope=context.policy.scope,
                 checked=checked,
                 claims=job.claims,
             )

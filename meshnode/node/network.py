@@ -6,14 +6,15 @@ import asyncio
 import errno
 import logging
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from meshnode.engine.policy import PolicyChange
 from meshnode.errors import CloseCode, MeshError, TransportError
 from meshnode.limits import INTRODUCE_BYTES
 from meshnode.model.delivery import Committed
-from meshnode.model.frames import Hello
+from meshnode.model.frames import FEATURE_COVERING, Hello
 from meshnode.model.membership import Membership
 from meshnode.model.pairing import NONCE_BYTES, Ends
 from meshnode.model.site import short_text
@@ -45,7 +46,7 @@ class Network:
 
     def __init__(self, settings: NetworkSettings, storage: Storage) -> None:
         self.settings = settings
-        self.jobs = StoreJobs(storage, settings.scope)
+        self.jobs = StoreJobs(storage)
         self.publishing = settings.publishing
         self._storage = storage
         self._boot = secrets.token_bytes(BOOT_BYTES)
@@ -152,6 +153,22 @@ class Network:
         """Answer pairing until then."""
         self._answer_until = max(self._answer_until, until_ms)
 
+    @property
+    def linked(self) -> frozenset[bytes]:
+        """The sites with a link whose session hears of what changes."""
+        return frozenset(driver.peer for driver in self._drivers.values())
+
+    async def policy_changed(self, change: PolicyChange) -> None:
+        """Another policy is in force: what hellos say of it takes a new link (profile §8), the rest is told here."""
+        for driver in list(self._drivers.values()):
+            if change.scope:
+                driver.goodbye(CloseCode.DONE, "its scope is another now: a new link follows")
+                self._finder.again(driver.peer)
+            else:
+                driver.policy_changed(widened=not change.narrowed)
+        if not change.scope:
+            await self.ask()
+
     async def membership_changed(self) -> None:
         """Judge links, dials and sightings again, and ask for what a new standing makes acceptable (profile §9)."""
         self._generation = self._storage.engine.context.generation
@@ -159,6 +176,17 @@ class Network:
         self._introduction = shown if sum(map(len, shown)) + _ITEM_HEAD * len(shown) < INTRODUCE_BYTES else ()
         self._endpoint.recheck()
         self._finder.members(self._members())
+        await self.ask()
+
+    async def wake(self, sites: Iterable[bytes]) -> None:
+        """A cycle with these sites now: ask, offer again, look at what stands still, dial whoever is not linked."""
+        wanted = set(sites)
+        for driver in self._live():
+            if driver.peer in wanted:
+                driver.wake()
+                wanted.discard(driver.peer)
+        for site in wanted:
+            self._finder.again(site)
         await self.ask()
 
     async def ask(self) -> None:
@@ -189,7 +217,8 @@ class Network:
             name=self.settings.name,
             software=self.settings.software,
             boot=self._boot,
-            scope=self.settings.scope.patterns,
+            scope=self._storage.engine.context.policy.scope.patterns,
+            features=(FEATURE_COVERING,),
             introduce=() if self._is_known_to(link.site) else self._introduction,
         )
         session = Session(greeting, link.site, admitted=link.admitted)
@@ -338,7 +367,9 @@ class Network:
             opened_by_us=driver.link.opened_by_us,
             note="",
             told=driver.session.peer_watermarks,
-            allows=driver.offered.scope.contains,
+            newest=None if driver.session.peer_told else self._heard.get(driver.peer, Heard()).newest,
+            offered=driver.offered,
+            stopped=driver.session.stopped,
         )
 
     def _notice(self, kind: str, site: bytes | None, text: str) -> None:

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from meshnode.engine.offer import Filter
 from meshnode.errors import CorruptStateError
 from meshnode.model.delivery import PATH
 from meshnode.model.hlc import Hlc
 from meshnode.model.member import Member
 from meshnode.model.membership import Membership
+from meshnode.model.policy import TableClass
 from meshnode.model.site import short_text, site_text
 from meshnode.node.views import BehindView, PeerView, WaitResult
-from meshnode.store import peers
-from meshnode.store.backlog import Allows, Backlog, Told, backlog, groups_ahead, groups_rejected, sites_ahead
+from meshnode.store import peers, policies
+from meshnode.store.backlog import Backlog, Told, backlog, groups_ahead, groups_rejected, sites_ahead
 from meshnode.store.database import Tx
-
-
-def _everything(_schema: str, _table: str) -> bool:
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +28,29 @@ class Heard:
     opened_by_us: bool | None = None
     note: str = ""
     told: Told = field(default_factory=dict)  # its watermarks
-    newest: Hlc | None = None  # its newest own event, as its hello said
-    allows: Allows = _everything  # what it asked for
+    newest: Hlc | None = None  # its newest own event, as its hello said; None once it told its watermarks
+    offered: Filter = field(default_factory=Filter)  # what it asked for
+    stopped: str = ""  # why our stream to it stands still
 
 
-def peer_views(tx: Tx, membership: Membership, own: bytes, heard: Mapping[bytes, Heard]) -> list[PeerView]:
+def peer_views(tx: Tx, membership: Membership, own: bytes, heard: Mapping[bytes, Heard], now_ms: int) -> list[PeerView]:
     """The other members in site order."""
     rows, kept = peers.all_heard(tx), peers.addresses(tx)
     return [
-        _peer_view(tx, member, rows.get(member.site), kept.get(member.site, []), heard.get(member.site, Heard()))
+        _peer_view(
+            tx, member, rows.get(member.site), kept.get(member.site, []), heard.get(member.site, Heard()), now_ms
+        )
         for member in membership.members()
         if member.site != own
     ]
 
 
-def _peer_view(tx: Tx, member: Member, row: peers.PeerRow | None, addresses: Sequence[str], heard: Heard) -> PeerView:
-    note, stuck, open_with = heard.note, False, Backlog()
+def _peer_view(
+    tx: Tx, member: Member, row: peers.PeerRow | None, addresses: Sequence[str], heard: Heard, now_ms: int
+) -> PeerView:
+    note, stuck, open_with = heard.stopped or heard.note, bool(heard.stopped), Backlog()
     try:
-        open_with = backlog(tx, member.site, PATH, heard.allows)
+        open_with = backlog(tx, member.site, PATH, heard.offered.scope.contains, now_ms)
     except CorruptStateError as error:
         note, stuck = str(error), True
     return PeerView(
@@ -62,7 +65,7 @@ def _peer_view(tx: Tx, member: Member, row: peers.PeerRow | None, addresses: Seq
         software=row.software if row else "",
         last_seen_ms=row.last_seen_ms if row else None,
         clock_offset_ms=row.clock_offset_ms if row else None,
-        behind=open_with.events_behind + open_with.records_behind + open_with.unanswered,
+        behind=open_with.events_behind + open_with.records_behind + open_with.unanswered + open_with.backfills,
         ahead=_ahead(tx, member.site, heard) + open_with.requests,
         in_flight=open_with.staged,
         stuck=stuck,
@@ -71,9 +74,14 @@ def _peer_view(tx: Tx, member: Member, row: peers.PeerRow | None, addresses: Seq
 
 
 def _ahead(tx: Tx, site: bytes, heard: Heard) -> int:
-    """Groups in which the peer told of later events, and whether it authored something that is not here."""
+    """Groups that this node takes in which the peer told of later events, and whether it authored something else."""
     newest = {} if heard.newest is None else {site: heard.newest}
-    told = groups_ahead(tx, heard.told, _everything) + len(sites_ahead(tx, newest))
+    policy, classes = policies.read(tx), policies.classes(tx)
+
+    def takes(schema: str, table: str) -> bool:
+        return policy.takes_whole(schema, table, classes.get((schema, table), TableClass.SHARED))
+
+    told = groups_ahead(tx, heard.told, takes) + len(sites_ahead(tx, newest))
     return told + groups_rejected(tx, site)
 
 

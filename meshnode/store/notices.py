@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,6 +63,17 @@ class NoticeBook:
             surfaced.append(Notice(kind, site, table, count, now_ms, now_ms, sample))
         self._pending.clear()
         return surfaced
+
+
+def latest_of(tx: Tx, site: bytes, kinds: Sequence[str]) -> str:
+    """The last sample of the latest of these conditions about a site, empty where there is none."""
+    marks = ", ".join("?" * len(kinds))
+    row = tx.execute(
+        f"SELECT sample FROM meshnode_notices WHERE site = ? AND kind IN ({marks})"  # noqa: S608  # placeholders
+        " ORDER BY last_ms DESC, no DESC LIMIT 1",
+        (site, *kinds),
+    ).fetchone()
+    return str(row[0]) if row else ""
 
 
 def _place(tx: Tx, kind: str, site: bytes, table: str, total: int) -> tuple[bytes, str, bool]:
