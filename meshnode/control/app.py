@@ -61,6 +61,7 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
         "sync-state": _answer(asked.SomePeer, lambda a: operations.sync_state(a.peer)),
         "frontier": _answer(asked.SomePeer, lambda a: operations.frontier(a.peer)),
         "request-sync": _answer(asked.RequestSync, lambda a: operations.request_sync(a.peer, table=a.table)),
+        "resume": _answer(asked.NoArguments, lambda _: operations.resume()),
         "wait": _answer(asked.Wait, api.wait),
         "digest": _answer(asked.Digest, lambda a: operations.digest(a.table)),
         "check": _answer(asked.NoArguments, lambda _: operations.check()),

@@ -22,6 +22,7 @@ from meshnode.node.views import (
     ForgetReport,
     FrontierView,
     HistoryRequest,
+    IdentityView,
     ImportReport,
     InviteView,
     PeerView,
@@ -154,6 +155,9 @@ class ControlClient:
 
     async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
         return await self._call("request-sync", asked.RequestSync(peer=peer, table=table), SyncRequest)
+
+    async def resume(self) -> IdentityView:
+        return await self._call("resume", asked.NoArguments(), IdentityView)
 
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
         loop = asyncio.get_running_loop()

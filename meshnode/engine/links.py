@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meshnode.engine.asking import ask_site
 from meshnode.engine.context import Context
+from meshnode.engine.identity import ask_if_resumed
 from meshnode.engine.outbox import reopen, stream_of
 from meshnode.errors import CloseCode, CorruptStateError, ProtocolError
 from meshnode.limits import FRONTIER_SITES
@@ -34,6 +35,7 @@ def open_link(context: Context, peer: bytes, path: str) -> LinkState:
         fault: CorruptStateError | None = None
         state: LinkState | None = None
         try:
+            ask_if_resumed(context, tx, stream.no, met=inbound.is_met(tx, stream))
             state = _read(context, tx, stream, link)
         except CorruptStateError as error:
             fault = error

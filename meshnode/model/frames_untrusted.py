@@ -14,6 +14,7 @@ from msgspec import structs
 from meshnode.codec import cbor
 from meshnode.codec.digest import DIGEST_BYTES
 from meshnode.codec.ed25519 import PUBLIC_KEY_BYTES, SIGNATURE_BYTES
+from meshnode.codec.framing import FrameReader
 from meshnode.errors import CloseCode, CodecError, ProtocolError
 from meshnode.limits import (
     BATCH_EVENTS,
@@ -222,6 +223,18 @@ def decode_control_untrusted(data: bytes, features: frozenset[str] = NO_FEATURES
     reads = _CONTROL_COVERING if frames.FEATURE_COVERING in features else _CONTROL
     frame: frames.ControlFrame = _read(tag, value, reads)
     return frame
+
+
+def boot_in_untrusted(control: bytes) -> bytes | None:
+    """The boot id in the hello with which the bytes of a control stream begin, an introduce aside; None without one."""
+    try:
+        for data in FrameReader(INTRODUCE_BYTES).feed(control):
+            frame = decode_control_untrusted(data)
+            if isinstance(frame, frames.Hello):
+                return frame.boot
+    except ProtocolError:
+        return None
+    return None
 
 
 def decode_events_untrusted(data: bytes, features: frozenset[str] = NO_FEATURES) -> frames.EventFrame:

@@ -107,12 +107,31 @@ class LinkRegistry:
     async def _settle_crossed(self, candidate: Link, other: Link) -> None:
         """The smaller site's link stays if it answers, otherwise the other (profile §7)."""
         alive = await candidate.ping(self._config.duplicate_ping_s)
+        if alive and await self._are_twins(candidate, other):
+            return
         self._settle(candidate if alive else other, other if alive else candidate)
 
     async def _await_acceptor(self, older: Link, newer: Link) -> None:
         """Both are ours: the acceptor closes one of them; if it did not, the newer one stays (profile §7)."""
         await asyncio.sleep(self._config.duplicate_ping_s)
-        self._settle(newer, older)
+        if not await self._are_twins(older, newer):
+            self._settle(newer, older)
+
+    async def _are_twins(self, one: Link, other: Link) -> bool:
+        """Two boot ids of one site on links that both answer after a while: both processes are told (profile §8)."""
+        if one.spki == other.spki:
+            return False  # both are of one start, which has one TLS key
+        await asyncio.sleep(self._config.duplicate_ping_s)
+        boots = {one.said_boot, other.said_boot}
+        if None in boots or len(boots) == 1:
+            return False
+        alive = await asyncio.gather(*(link.ping(self._config.duplicate_ping_s) for link in (one, other)))
+        if not all(alive):
+            return False
+        self._notices.post("twin", one.site, "two running processes answer for this site")
+        for link in (one, other):
+            link.close(CloseCode.TWIN, "another process answers for this site")
+        return True
 
     def _settle(self, kept: Link, ended: Link) -> None:
         """Keep one of two links, unless one of them is over or the question was asked anew about others."""

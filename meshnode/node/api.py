@@ -16,6 +16,7 @@ from meshnode.node.views import (
     ForgetReport,
     FrontierView,
     HistoryRequest,
+    IdentityView,
     ImportReport,
     InviteView,
     PeerView,
@@ -140,6 +141,10 @@ class Operations(Protocol):
 
     async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
         """Ask every unretired member, or one, for a table or for everything, and start a cycle with them now."""
+        ...
+
+    async def resume(self) -> IdentityView:
+        """This copy of the database is the device: publish again, and ask for this site's own events (profile §8)."""
         ...
 
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:

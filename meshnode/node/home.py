@@ -182,6 +182,11 @@ class Home:
         if not self.config.port:
             write_private(self.port_path, f"{port}\n".encode())
 
+    @property
+    def renewed_key_path(self) -> Path:
+        """The key of the site that this home is about to become (`identity renew`)."""
+        return self.path / "site.key.new"
+
     def change_policy(self, setting: str, value: Any) -> Config:
         """Say one setting of the policy otherwise, in the file too; ConfigError for what it cannot be."""
         if setting not in POLICY:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from ipaddress import ip_address
 from typing import Any, TypeVar
 
-from meshnode.engine import retention
+from meshnode.engine import identity, retention
 from meshnode.engine.engine import Engine
 from meshnode.engine.forget import forget, unforget
 from meshnode.engine.invites import create_invite
@@ -17,7 +18,7 @@ from meshnode.engine.membership import load_membership
 from meshnode.engine.policy import PolicyChange, classify, take_policy
 from meshnode.engine.registry import TableSpec
 from meshnode.engine.write import LocalChange
-from meshnode.errors import NotFoundError, UsageError
+from meshnode.errors import IdentityError, NotFoundError, UsageError
 from meshnode.limits import INVITE_TTL_MS
 from meshnode.model.event import Event
 from meshnode.model.member import Member
@@ -27,7 +28,8 @@ from meshnode.node import keeping, reading, syncing
 from meshnode.node.api import ROWS_PER_PAGE
 from meshnode.node.checking import check_report
 from meshnode.node.config import Config, policy_of
-from meshnode.node.home import Home
+from meshnode.node.home import INCARNATION_BYTES, Home
+from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_value
 from meshnode.node.peering import Heard, peer_views, wait_result
 from meshnode.node.storage import Storage, wall_ms
@@ -38,6 +40,7 @@ from meshnode.node.views import (
     ForgetReport,
     FrontierView,
     HistoryRequest,
+    IdentityView,
     ImportReport,
     InviteView,
     PeerView,
@@ -273,6 +276,17 @@ class LocalNode:
         await self._ask()
         return ForgetReport(table=text, undone=True, asked=asked)
 
+    async def resume(self) -> IdentityView:
+        """This copy is the device."""
+        incarnation = secrets.token_bytes(INCARNATION_BYTES)
+        asked = await self.storage.write(lambda engine: identity.resume(engine.context, incarnation))
+        await asyncio.to_thread(self.home.write_incarnation, incarnation)
+        await self._resumed()
+        status = await self.status()
+        return IdentityView(
+            site=status.site, short=status.short, name=status.name, publishing=status.publishing, asked=asked
+        )
+
     async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
         """Open an invite (profile §10)."""
         addresses = self._invite_addresses()
@@ -325,6 +339,9 @@ class LocalNode:
             await self.storage.write(lambda engine: take_policy(engine.context, policy, linked=linked))
         )
 
+    async def _resumed(self) -> None:
+        """Only a running node publishes."""
+
     async def _wake(self, sites: Sequence[bytes]) -> None:
         """Only a running node has cycles."""
 
@@ -346,6 +363,12 @@ class LocalNode:
     def _peer_views(self, tx: Tx) -> list[PeerView]:
         own = meta.read_bytes(tx, meta.SITE)
         return peer_views(tx, self._membership(tx), own, self._heard(), wall_ms())
+
+    def _incarnation(self) -> bytes | None:
+        try:
+            return self.home.incarnation()
+        except IdentityError:
+            return None  # `up` says what is wrong with the file
 
     def _others(self, tx: Tx, named: str | None) -> list[Member]:
         return syncing.others_named(tx, self._membership(tx), meta.read_bytes(tx, meta.SITE), named)
@@ -374,6 +397,7 @@ class LocalNode:
             held=waiting,
             waiting=queries.held_tables(tx) if waiting else {},
             open_invites=invites.open_count(tx, wall_ms()),
+            publishing=identity.may_publish(tx, self._incarnation()),
             notices=reading.notice_views(tx),
         )
 
@@ -381,6 +405,8 @@ class LocalNode:
 @asynccontextmanager
 async def open_local(home: Home, *, writing: bool) -> AsyncIterator[LocalNode]:
     """The store of a node that does not run; whoever writes holds the home's lock."""
+    if writing:
+        finish_renewal(home)
     key = home.site_key() if writing else None
     storage = await asyncio.to_thread(Storage.open, home.database_path, key)
     try:

@@ -28,6 +28,7 @@ from meshnode.node.jobs import StoreJobs
 from meshnode.node.peering import Heard
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
+from meshnode.node.views import HOW_TO_CHOOSE
 from meshnode.store import invites, peers
 from meshnode.store.database import Tx
 from meshnode.sync.greeting import Greeting
@@ -309,8 +310,17 @@ class Network:
         self.publishing = False
         for driver in self._live():
             driver.publish(False)
-        text = f"{short_text(peer)} saw another copy of this node alive: stop one of them, then start this one again"
-        self._spawn(self.jobs.surface("twin", None, text))
+        text = f"{short_text(peer)} saw another copy of this node alive, so neither offers anything: {HOW_TO_CHOOSE}"
+        self._spawn(self.jobs.twin_seen(text))
+
+    async def resumed(self) -> None:
+        """The owner said that this copy is the device: publish, but author nothing before its own history came back."""
+        self.publishing = True
+        for driver in self._live():
+            driver.publish(True)
+            self._asked.add(driver.peer)
+        self._waits_until = asyncio.get_running_loop().time() + RECOVERY_S
+        await self.ask()
 
     # --- pairing
 
@@ -373,6 +383,8 @@ class Network:
         )
 
     def _notice(self, kind: str, site: bytes | None, text: str) -> None:
+        if kind == "twin" and site == self.settings.key.site and self.publishing:
+            self._stop_publishing(site)  # it answered a dial of this very node
         self._spawn(self.jobs.surface(kind, site, text))
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from meshnode.engine.engine import Engine
+from meshnode.engine.identity import may_publish
 from meshnode.engine.policy import PolicyChange
 from meshnode.errors import BusyError, CloseCode, MeshError
 from meshnode.limits import INVITE_TTL_MS, SCHEMA_LOOK_S
@@ -23,6 +24,7 @@ from meshnode.node.bell import Bell
 from meshnode.node.config import POLICY, Config, load_config
 from meshnode.node.founding import found
 from meshnode.node.home import Home, default_home
+from meshnode.node.identity import finish_renewal
 from meshnode.node.keeping import finish_evictions
 from meshnode.node.local import SOFTWARE, LocalNode, addresses_of
 from meshnode.node.lock import LOCK_WAIT_S, HomeLock, lock_alone
@@ -30,7 +32,7 @@ from meshnode.node.network import Network
 from meshnode.node.peering import Heard, wait_result
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
-from meshnode.node.views import InviteView, PolicyView, Status, WaitResult
+from meshnode.node.views import HOW_TO_CHOOSE, InviteView, PolicyView, Status, WaitResult
 from meshnode.store.database import Tx
 
 T = TypeVar("T")
@@ -96,6 +98,7 @@ class Node(LocalNode):
             await found(self.home, name=(self._config and self._config.name) or platform.node() or "meshnode")
         self.home = Home.load(self.home.path)
         self._config = self._config or self.home.config
+        finish_renewal(self.home)
         key = self.home.site_key()
         self._storage = await asyncio.to_thread(Storage.open, self.home.database_path, key)
         engine = self.storage.engine
@@ -107,7 +110,7 @@ class Node(LocalNode):
             software=SOFTWARE,
             config=msgspec.structs.replace(self._config, port=self._config.port or self.home.port),
             port_asked=self._config.port not in (0, self.home.port),
-            publishing=engine.incarnation == self.home.incarnation(),
+            publishing=await self._may_publish(),
         )
         await self._put_in_force(self._config)
         self._started_ms = wall_ms()
@@ -129,6 +132,7 @@ class Node(LocalNode):
             self._lock.release()
 
     async def _connect(self) -> None:
+        self._settings = replace(self._settings, publishing=await self._may_publish())
         network = Network(self._settings, self.storage)
         await network.start()
         self._network = network
@@ -157,7 +161,7 @@ class Node(LocalNode):
     async def _warn_of_copy(self) -> None:
         """The database was copied or restored alone (profile §8): say so, and offer nothing until somebody chose."""
         assert self._network is not None
-        text = "the database is not the one of this home: nothing is offered to others until its owner chose"
+        text = f"the database may be a copy, so nothing is offered to others until its owner chose: {HOW_TO_CHOOSE}"
         await self._network.jobs.surface("incarnation", None, text)
 
     # --- what a running node does otherwise
@@ -264,6 +268,15 @@ class Node(LocalNode):
     async def _wake(self, sites: Sequence[bytes]) -> None:
         if self._network is not None:
             await self._network.wake(sites)
+
+    async def _may_publish(self) -> bool:
+        beside = self.home.incarnation()
+        return await self.storage.read(lambda tx: may_publish(tx, beside))
+
+    async def _resumed(self) -> None:
+        self._settings = replace(self._settings, publishing=True)
+        if self._network is not None:
+            await self._network.resumed()
 
     async def _ask(self) -> None:
         if self._network is not None:

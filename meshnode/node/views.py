@@ -17,6 +17,13 @@ Values: TypeAlias = dict[str, Any]
 """Column name to null, bool, integer, float, text or byte string (profile §4)."""
 
 
+HOW_TO_CHOOSE = (
+    "on the copy that goes on as this device run `meshnode identity resume`; on the other one `meshnode identity renew "
+    "INVITE`, with an invite that `meshnode invite` makes on a device which may let others in"
+)
+"""What to do where two copies of one device run (profile §8)."""
+
+
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all views: what a reader does not know it ignores, so that versions can differ."""
 
@@ -294,6 +301,16 @@ class TableDigest(View, frozen=True, kw_only=True):
     table: str
     digest: str
     rows: int
+
+
+class IdentityView(View, frozen=True, kw_only=True):
+    """Which site this home is, after its owner chose (profile §8)."""
+
+    site: str
+    short: str
+    name: str
+    publishing: bool
+    asked: int = 0  # peers asked for this site's own events
 
 
 class DifferenceView(View, frozen=True, kw_only=True):

@@ -263,6 +263,12 @@ def streams(tx: Reads, table: str = "meshnode_outbound") -> list[Stream]:
     return [Stream(*row) for row in rows]
 
 
+def forget_all(tx: Tx) -> None:
+    """Every stream, either way, is another site's from now on."""
+    for name in ("outbound", "staged", "epochs", "reoffers", "answers", "backfills", "inbound", "acks", "requests"):
+        tx.execute(f"DELETE FROM meshnode_{name}")  # noqa: S608  # our own names
+
+
 def stream_view(outbound: Outbound, staged: list[StagedRow]) -> OutboundStream:
     """As a session mirrors it."""
     return OutboundStream(

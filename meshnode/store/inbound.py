@@ -79,6 +79,12 @@ def record(tx: Tx, stream: Stream, acks: list[StoredAck]) -> None:
     tx.execute("UPDATE meshnode_inbound SET next = ? WHERE site_no = ? AND path = ?", (last + 1, *stream.key))
 
 
+def is_met(tx: Tx, stream: Stream) -> bool:
+    """Whether the peer ever opened a stream to this node."""
+    row = tx.execute("SELECT 1 FROM meshnode_inbound WHERE site_no = ? AND path = ?", stream.key).fetchone()
+    return row is not None
+
+
 def is_whole(tx: Tx, stream: Stream) -> bool:
     """Whether every frame of the current epoch came, from the first on."""
     row = tx.execute("SELECT first FROM meshnode_inbound WHERE site_no = ? AND path = ?", stream.key).fetchone()

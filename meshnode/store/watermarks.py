@@ -132,6 +132,11 @@ def of_site(tx: Tx, site_no: int) -> list[Group]:
     return [group for (table_no,) in numbers if (group := load(tx, site_no, table_no)) is not None]
 
 
+def forget_site(tx: Tx, site_no: int) -> None:
+    """Nothing is claimed of a site's groups any more (fail closed)."""
+    tx.execute("DELETE FROM meshnode_watermarks WHERE site_no = ?", (site_no,))
+
+
 def advance_table(tx: Tx, table_no: int) -> None:
     """Nothing of the table is held any more: claim what its groups had reached meanwhile."""
     numbers = tx.execute("SELECT site_no FROM meshnode_watermarks WHERE table_no = ?", (table_no,)).fetchall()

@@ -94,6 +94,20 @@ async def test_the_class_of_a_table_and_the_policy(home: Home, node: MemoryNode)
         complains(await meshnode(*words, home=home.path), 2, says)
 
 
+async def test_which_copy_of_a_database_this_is(home: Home, node: MemoryNode) -> None:
+    said = await meshnode("identity", "resume", home=home.path)
+    assert (said.code, said.out) == (
+        0,
+        f"This copy goes on as 'bench' (site {SITE[:8]}). It asked 2 peers for its own events.\n",
+    )
+    as_json = await meshnode("identity", "resume", "--output", "json", home=home.path)
+    assert (as_json.json["publishing"], as_json.json["asked"]) == (True, 2)
+    complains(await meshnode("identity", home=home.path), 2, "resume|renew")
+    complains(await meshnode("identity", "renew", home=home.path), 2, "INVITE")
+    complains(await meshnode("identity", "renew", "nonsense", home=home.path), 1, "invite")
+    complains(await meshnode("identity", "renew", "x", "--timeout", "0", home=home.path), 2, "--timeout")
+
+
 async def test_the_state_of_the_delivery(home: Home, node: MemoryNode) -> None:
     shown = await meshnode("sync-state", home=home.path)
     assert shown.code == 0
