@@ -20,6 +20,7 @@ from meshnode.net.endpoint_connection import Connection
 from meshnode.net.endpoint_notices import NoticeBoard
 from meshnode.net.endpoint_ports import Ending
 from meshnode.net.link import Link
+from meshnode.net.neighbours import surplus
 
 _REPLACED = "replaced by another link to the same site"
 
@@ -96,13 +97,27 @@ class LinkRegistry:
                 self.enter(waiting)
 
     def _make_live(self, link: Link) -> None:
-        if len(self._live) >= self._config.live_links:
-            self._notices.post("too-many-peers", link.site, f"{len(self._live)} links are live; one more was refused")
-            link.close(CloseCode.LIMIT, "too many peers")
+        if not self._has_place(link):
             return
         self._live[link.site] = link
         link.live = True
         self._hand_over(link)
+
+    def _has_place(self, link: Link) -> bool:
+        """Whether a link may be live beside the others, one of which may have to go for it."""
+        most = self._config.live_links
+        goes = surplus(self._own_site, self._live, link.site, most)
+        if goes is None:
+            return True
+        if not self._config.yields or goes == link.site:
+            if not self._config.yields:
+                self._notices.post("too-many-peers", link.site, f"{most} links are live; one more was refused")
+            link.close(CloseCode.LIMIT, "too many peers")
+            return False
+        farther = self._live.pop(goes)
+        farther.live = False
+        farther.close(CloseCode.LIMIT, "nearer members need the place")
+        return True
 
     async def _settle_crossed(self, candidate: Link, other: Link) -> None:
         """The smaller site's link stays if it answers, otherwise the other (profile §7)."""

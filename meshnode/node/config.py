@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from meshnode.errors import ConfigError, MeshError, ProtocolError
-from meshnode.limits import LABEL_BYTES
+from meshnode.limits import LABEL_BYTES, LIVE_CONNECTIONS
 from meshnode.model.policy import Policy
 from meshnode.model.scope import Scope
 
@@ -30,6 +30,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     database: str = ""  # path of the SQLite file; meshnode.db in the home where empty
     peers: list[str] = []  # addresses to dial without discovery, "host:port"
     discovery: bool = True  # announce and browse by mDNS
+    # Links at a time; from 2 on, members that can all reach each other stay one mesh.
+    max_links: Annotated[int, msgspec.Meta(ge=1, le=LIVE_CONNECTIONS)] = LIVE_CONNECTIONS
     scope: list[str] = []  # tables to take part in, "schema.table" patterns (profile §8); empty is all
     replicate_raw_ingress: bool = False  # whether tables of class raw cross (NEOTH)
     replay_budget_days: int = 0  # how old events of raw tables may be that cross, 1 to 90; 0 is without bound
@@ -128,6 +130,8 @@ def _checked(config: Config, source: str) -> Config:
     for setting, values in (("name", [config.name]), ("listen", [config.listen]), ("peers", config.peers)):
         if any(not text.isprintable() for text in values):
             raise ConfigError(f"{source}: {setting} holds a character that cannot be shown")
+    if not 1 <= config.max_links <= LIVE_CONNECTIONS:
+        raise ConfigError(f"{source}: max_links is 1 to {LIVE_CONNECTIONS}")
     if not 0 <= config.replay_budget_days <= REPLAY_BUDGET_DAYS:
         raise ConfigError(f"{source}: replay_budget_days is 1 to {REPLAY_BUDGET_DAYS}, or 0 for no bound")
     try:

@@ -40,7 +40,7 @@ class Finder:
         self._boot = boot
         self._key_of = key_of
         self._on_notice = on_notice
-        self._plan = DialPlan(settings.key.site, random.random)
+        self._plan = DialPlan(settings.key.site, random.random, max_links=settings.config.max_links)
         self._dialer = Dialer(self._plan, dial, now=time.monotonic, on_worked=on_worked, on_failed=on_failed)
         self._dialing: asyncio.Task[None] | None = None
         self._discovery: Discovery | None = None

@@ -19,7 +19,15 @@ from meshnode.model.membership import Membership
 from meshnode.model.pairing import NONCE_BYTES, Ends
 from meshnode.model.site import short_text
 from meshnode.net.addresses import Address, parse_address
-from meshnode.net.endpoint import ALPN_PAIRING, ALPN_SYNC, Admission, Endpoint, EndpointIdentity, Link
+from meshnode.net.endpoint import (
+    ALPN_PAIRING,
+    ALPN_SYNC,
+    Admission,
+    Endpoint,
+    EndpointConfig,
+    EndpointIdentity,
+    Link,
+)
 from meshnode.node.ceremony import UnknownInvites, invite_over
 from meshnode.node.dialing import Attempt
 from meshnode.node.drive import Ending, Hooks, PeerDriver
@@ -108,6 +116,7 @@ class Network:
             admit=self._admit,
             on_link=self._linked,
             on_notice=self._notice,
+            config=EndpointConfig(live_links=self.settings.config.max_links, yields=True),
         )
 
     async def stop(self, code: CloseCode, reason: str) -> None:
