@@ -9,11 +9,13 @@ row, which the log does not: they are gathered in a temporary table first, share
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 from meshnode.engine.context import Context
 from meshnode.limits import BATCH_EVENTS
 from meshnode.merge.needed import Needed
+from meshnode.model.event import Event
 from meshnode.model.scope import WILDCARD
 from meshnode.store import backfills, log, offers, reoffers
 from meshnode.store.affinity import acceptance
@@ -22,7 +24,7 @@ from meshnode.store.database import Tx
 from meshnode.store.delivery import Stream
 from meshnode.store.gathered import FIRST, Gathered, Placed
 
-GATHER_ROWS: Final = 1024  # log rows looked at in one step while events are brought together
+GATHER_ROWS: Final = 512  # log rows looked at in one step while events are brought together
 _NAME_BYTES: Final = 8
 _POSITION: Final = struct.Struct(">Q")
 
@@ -33,7 +35,10 @@ def step(context: Context, tx: Tx, stream: Stream) -> bool:
     if not found:
         return False
     first = found[0]
-    place = (_cover if first.wanted.covering else _scan)(context, tx, stream, first)
+    tables = _Tables(tx, first)
+    place = None
+    if tables:  # of a table that nobody named there is nothing to look for
+        place = (_cover if first.wanted.covering else _scan)(context, tx, stream, first, tables)
     if place is None:
         backfills.finish(tx, first.no)
     else:
@@ -59,15 +64,19 @@ class Coverage:
         if not self._created:
             self._gathered.create(tx)
             self._created = True
+        self._gathered.add(tx, self._events(tx, tables, up_to))
+
+    def _events(self, tx: Tx, tables: _Tables, up_to: int) -> Iterator[tuple[int, int, Event]]:
+        """The next events, one in memory at a time."""
         outline = log.outline_after(tx, self.scanned, up_to, GATHER_ROWS)
         size = 0
         for position, table_no, _, state in outline:
+            self.scanned = position
             if table_no in tables and state != log.UNRESOLVED:
                 event = log.read_row(tx, position)
                 assert event is not None
-                self._gathered.add(tx, [(position, table_no, event)])
+                yield position, table_no, event
                 size += len(event.data)
-            self.scanned = position
             if size > offers.SCAN_BYTES:
                 return
         if len(outline) < GATHER_ROWS:
@@ -115,18 +124,21 @@ class _Tables:
         )
         self._numbers = frozenset() if self._every else frozenset(row[0] for row in rows)
 
+    def __bool__(self) -> bool:
+        return self._every or bool(self._numbers)
+
     def __contains__(self, table_no: int) -> bool:
         return self._every or table_no in self._numbers
 
 
-def _scan(context: Context, tx: Tx, stream: Stream, backfill: Backfill) -> bytes | None:
+def _scan(context: Context, tx: Tx, stream: Stream, backfill: Backfill, tables: _Tables) -> bytes | None:
     """The history: the next part of the log, in order. None at its end."""
     scanned = _POSITION.unpack(backfill.place)[0] if backfill.place else 0
     wanted = backfill.wanted
     author = context.sites.find(tx, wanted.author) if wanted.author else None
     if wanted.author and author is None:
         return None
-    tables, found, seen = _Tables(tx, backfill), [], 0
+    found, seen = [], 0
     for position, table_no, site_no, state in log.outline_after(tx, scanned, backfill.last, offers.SCAN_ROWS):
         scanned, seen = position, seen + 1
         wants = author in (None, site_no) and table_no in tables and state != log.UNRESOLVED
@@ -136,7 +148,7 @@ def _scan(context: Context, tx: Tx, stream: Stream, backfill: Backfill) -> bytes
     return _POSITION.pack(scanned) if seen == offers.SCAN_ROWS else None
 
 
-def _cover(context: Context, tx: Tx, stream: Stream, backfill: Backfill) -> bytes | None:
+def _cover(context: Context, tx: Tx, stream: Stream, backfill: Backfill, tables: _Tables) -> bytes | None:
     """The covering sets of the next rows. None after the last one."""
     name = (backfill.wanted.schema, backfill.wanted.name)
     coverage = context.coverages.get(name)
@@ -144,7 +156,7 @@ def _cover(context: Context, tx: Tx, stream: Stream, backfill: Backfill) -> byte
         coverage = context.coverages[name] = Coverage(context)
     walk = coverage.walk(backfill)
     if coverage.scanned < backfill.last:
-        coverage.gather(tx, _Tables(tx, backfill), backfill.last)
+        coverage.gather(tx, tables, backfill.last)
         return backfill.place
     places = coverage.after(tx, walk.place)
     found = [place.position for place in places if _is_needed(tx, stream, backfill, walk, place)]

@@ -15,6 +15,9 @@ from meshnode.store.database import Tx
 _ROW_BYTES = 16  # of the hash that brings the events of a row together; rows are told apart by their keys all the same
 
 
+_TURNED = bytes(255 - each for each in range(256))  # of each byte
+
+
 class Placed(NamedTuple):
     """Where an event is in the order by row, from the highest rank down."""
 
@@ -46,7 +49,7 @@ class Gathered:
         tx.executemany(
             f"INSERT OR IGNORE INTO {self._table} VALUES (?, ?, ?)",  # noqa: S608  # the name is our own
             [
-                (_row_of(table_no, event.key_bytes), bytes(255 - each for each in event.rank), position)
+                (_row_of(table_no, event.key_bytes), event.rank.translate(_TURNED), position)
                 for position, table_no, event in events
             ],
         )
