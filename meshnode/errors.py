@@ -89,11 +89,12 @@ class ProtocolError(MeshError):
 
 
 class TransportError(MeshError):
-    """A link could not be made or was lost; `code` is the close code, where one was given."""
+    """A link could not be made or was lost; `code` is the close code and `site` the peer, where they are known."""
 
-    def __init__(self, message: str, code: CloseCode | None = None) -> None:
+    def __init__(self, message: str, code: CloseCode | None = None, site: bytes | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.site = site
 
 
 class StoreError(MeshError):

@@ -32,14 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Pair with the inviter."""
-    if not math.isfinite(options.timeout) or options.timeout <= 0:
-        raise UsageError("--timeout takes a number of seconds above 0")
-    asked = options.invite == ["-"] and sys.stdin.isatty()
-    from_stdin = options.invite == ["-"] and not asked
-    if asked:
-        text = input("Paste the invite, then press Enter: ")
-    else:
-        text = sys.stdin.read(_INVITE_CHARACTERS) if from_stdin else "".join(options.invite)
+    check_timeout(options)
+    text, from_stdin = invite_text(options)
     invite = parse_invite_untrusted(text)
     if not options.yes and not _confirmed(invite, from_stdin):
         raise UsageError("not joined: say yes, or give --yes")
@@ -50,6 +44,21 @@ def run(options: argparse.Namespace) -> int:
     print(f"This device ({printable(joined.name)!r}, site {joined.short}) is now a member of mesh {joined.mesh_tag}.")
     print("Next: `meshnode up` runs the node.")
     return 0
+
+
+def check_timeout(options: argparse.Namespace) -> None:
+    """UsageError for what is no time to look for an inviter."""
+    if not math.isfinite(options.timeout) or options.timeout <= 0:
+        raise UsageError("--timeout takes a number of seconds above 0")
+
+
+def invite_text(options: argparse.Namespace) -> tuple[str, bool]:
+    """The invite as it was given, and whether standard input was read for it."""
+    if options.invite != ["-"]:
+        return "".join(options.invite), False
+    if sys.stdin.isatty():
+        return input("Paste the invite, then press Enter: "), False
+    return sys.stdin.read(_INVITE_CHARACTERS), True
 
 
 async def _join(options: argparse.Namespace, text: str) -> JoinView:

@@ -25,7 +25,8 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("up", "up", "run the node in the foreground"),
     ("invite", "invite", "let another device in"),
     ("join", "join", "become a member of a mesh by an invite"),
-    ("table", "table", "add a table to the mesh, or list them"),
+    ("table", "table", "add a table to the mesh, say its class, or list them"),
+    ("policy", "policy", "show or change what may cross the mesh"),
     ("put", "put", "write one row"),
     ("get", "get", "show one row"),
     ("rm", "rm", "delete one row"),
@@ -38,6 +39,10 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("watch", "watch", "show changes as they happen"),
     ("peers", "peers", "show the other members"),
     ("status", "status", "show how this node is"),
+    ("sync-state", "sync_state", "show how far the delivery to and from each peer is"),
+    ("frontier", "frontier", "show the causal frontier: evidence of order"),
+    ("request-sync", "request_sync", "ask peers for what may be missing, now"),
+    ("identity", "identity", "say which copy of a database this is"),
     ("wait", "wait", "wait until everybody has everything"),
     ("digest", "digest", "digest of tables, equal where rows are equal"),
     ("check", "check", "recompute rows and clocks from the log"),
@@ -99,7 +104,7 @@ def _split(arguments: list[str]) -> tuple[list[str], str | None, list[str]]:
 
 
 def _main_parser() -> Parser:
-    lines = [f"  {verb:9} {does}" for verb, _, does in _VERBS]
+    lines = [f"  {verb:12} {does}" for verb, _, does in _VERBS]
     parser = Parser(
         prog="meshnode",
         usage="meshnode [--home DIR] VERB … [--output table|json|jsonl]",

@@ -6,7 +6,7 @@ import argparse
 
 from meshnode.cli import connect, lag
 from meshnode.cli.output import cell, print_one, print_table, printable
-from meshnode.node.views import Status
+from meshnode.node.views import HOW_TO_CHOOSE, Status
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def _print(status: Status) -> None:
     if status.running:
         print(f"discovery: {printable(status.discovery)}" if status.online else "cut off: it has no links on purpose")
     if not status.publishing:
-        print("This node publishes nothing now; the notices say why.")
+        print(f"This node publishes nothing, since another copy of it may run: {HOW_TO_CHOOSE}.")
     if status.peers:
         print()
         print_table(

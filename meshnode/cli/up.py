@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import platform
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from meshnode.cli import connect
 from meshnode.cli.init import founded_text
 from meshnode.cli.logs import log_to_stderr
 from meshnode.control.client import ControlClient
-from meshnode.errors import BusyError
+from meshnode.errors import BusyError, MeshError
 from meshnode.node.config import Config, with_overrides
 from meshnode.node.home import Home
 from meshnode.node.lock import busy_text, lock_or
+
+if TYPE_CHECKING:
+    from meshnode.node.node import Node
+
+LOG = logging.getLogger("meshnode.up")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +60,7 @@ async def _up(options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     _stop_on_signals(stop)
     async with Node(home, config=_config(home.config, options), lock=found) as node, ControlServer(node, home):
+        _reload_on_hangup(node)
         status = await node.status()
         print(f"meshnode {status.short} is up on UDP port {status.port}; stop it with Ctrl-C", file=sys.stderr)
         stopped, closed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(node.wait_closed())
@@ -80,6 +88,30 @@ def _config(config: Config, options: argparse.Namespace) -> Config:
         discovery=False if options.no_discovery else None,
         scope=options.scope,
     )
+
+
+def _reload_on_hangup(node: Node) -> None:
+    """SIGHUP: read `config.toml` again; what cannot be used as it stands changes nothing and is said."""
+    hangup = getattr(signal, "SIGHUP", None)  # absent on Windows
+    if hangup is None:
+        return
+    loop = asyncio.get_running_loop()
+    reloading: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        task = loop.create_task(_reload(node))
+        reloading.add(task)
+        task.add_done_callback(reloading.discard)
+
+    loop.add_signal_handler(hangup, reload)
+
+
+async def _reload(node: Node) -> None:
+    try:
+        await node.reload()
+        LOG.info("config.toml was read again")
+    except MeshError as error:
+        LOG.error("config.toml was not taken: %s", error)
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:

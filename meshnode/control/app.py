@@ -37,8 +37,14 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
         "peers": _answer(asked.NoArguments, lambda _: operations.peers()),
         "tables": _answer(asked.NoArguments, lambda _: operations.tables()),
         "add-table": _answer(
-            asked.AddTable, lambda a: operations.add_table(a.table, a.key, a.columns, own_numbers=a.own_numbers)
+            asked.AddTable,
+            lambda a: operations.add_table(
+                a.table, a.key, a.columns, own_numbers=a.own_numbers, table_class=a.table_class
+            ),
         ),
+        "classify": _answer(asked.Classify, lambda a: operations.classify(a.table, a.table_class)),
+        "policy": _answer(asked.NoArguments, lambda _: operations.policy()),
+        "set-policy": _answer(asked.SetPolicy, lambda a: operations.set_policy(a.setting, a.value)),
         "put": _answer(asked.Put, lambda a: operations.put(a.table, a.key, a.columns)),
         "remove": _answer(asked.RowKey, lambda a: operations.remove(a.table, a.key)),
         "import-rows": _answer(asked.ImportRows, api.import_rows),
@@ -53,12 +59,16 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
         "forget": _answer(asked.Forget, lambda a: operations.forget(a.table, a.key, undo=a.undo)),
         "changes": api.changes,
         "invite": _answer(asked.Invite, lambda a: operations.invite(a.ttl_ms)),
+        "sync-state": _answer(asked.SomePeer, lambda a: operations.sync_state(a.peer)),
+        "frontier": _answer(asked.SomePeer, lambda a: operations.frontier(a.peer)),
+        "request-sync": _answer(asked.RequestSync, lambda a: operations.request_sync(a.peer, table=a.table)),
+        "resume": _answer(asked.NoArguments, lambda _: operations.resume()),
         "wait": _answer(asked.Wait, api.wait),
         "digest": _answer(asked.Digest, lambda a: operations.digest(a.table)),
         "check": _answer(asked.NoArguments, lambda _: operations.check()),
         "set-online": _answer(asked.SetOnline, lambda a: operations.set_online(a.online)),
     }
-    readable = {"ping", "status", "peers", "tables", "changes", "digest"}
+    readable = {"ping", "status", "peers", "tables", "policy", "sync-state", "frontier", "changes", "digest"}
     routes = [
         Route(
             f"{asked.API}/{name}",

@@ -20,16 +20,21 @@ from meshnode.node.views import (
     ChangeView,
     CheckReport,
     ForgetReport,
+    FrontierView,
     HistoryRequest,
+    IdentityView,
     ImportReport,
     InviteView,
     PeerView,
+    PolicyView,
     Receipt,
     RetentionReport,
     RowChange,
     RowExplanation,
     RowView,
     Status,
+    SyncRequest,
+    SyncStateView,
     TableDigest,
     TableView,
     Values,
@@ -76,10 +81,27 @@ class ControlClient:
         return await self._call("tables", asked.NoArguments(), list[TableView])
 
     async def add_table(
-        self, table: str, key: Mapping[str, str], columns: Mapping[str, str], *, own_numbers: bool = False
+        self,
+        table: str,
+        key: Mapping[str, str],
+        columns: Mapping[str, str],
+        *,
+        own_numbers: bool = False,
+        table_class: str | None = None,
     ) -> TableView:
-        arguments = asked.AddTable(table=table, key=dict(key), columns=dict(columns), own_numbers=own_numbers)
+        arguments = asked.AddTable(
+            table=table, key=dict(key), columns=dict(columns), own_numbers=own_numbers, table_class=table_class
+        )
         return await self._call("add-table", arguments, TableView)
+
+    async def classify(self, table: str, table_class: str) -> PolicyView:
+        return await self._call("classify", asked.Classify(table=table, table_class=table_class), PolicyView)
+
+    async def policy(self) -> PolicyView:
+        return await self._call("policy", asked.NoArguments(), PolicyView)
+
+    async def set_policy(self, setting: str, value: Any) -> PolicyView:
+        return await self._call("set-policy", asked.SetPolicy(setting=setting, value=value), PolicyView)
 
     async def put(self, table: str, key: Values, columns: Values) -> Receipt:
         return await self._call("put", asked.Put(table=table, key=key, columns=columns), Receipt)
@@ -130,6 +152,18 @@ class ControlClient:
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
         return await self._call("invite", asked.Invite(ttl_ms=ttl_ms), InviteView)
+
+    async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:
+        return await self._call("sync-state", asked.SomePeer(peer=peer), list[SyncStateView])
+
+    async def frontier(self, peer: str | None = None) -> list[FrontierView]:
+        return await self._call("frontier", asked.SomePeer(peer=peer), list[FrontierView])
+
+    async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
+        return await self._call("request-sync", asked.RequestSync(peer=peer, table=table), SyncRequest)
+
+    async def resume(self) -> IdentityView:
+        return await self._call("resume", asked.NoArguments(), IdentityView)
 
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
         loop = asyncio.get_running_loop()

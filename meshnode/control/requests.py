@@ -30,6 +30,21 @@ class AddTable(Arguments, frozen=True, kw_only=True):
     key: dict[str, str]
     columns: dict[str, str]
     own_numbers: bool = False
+    table_class: str | None = None
+
+
+class Classify(Arguments, frozen=True, kw_only=True):
+    """`classify`."""
+
+    table: str
+    table_class: str
+
+
+class SetPolicy(Arguments, frozen=True, kw_only=True):
+    """`set_policy`."""
+
+    setting: str
+    value: Any
 
 
 class Put(Arguments, frozen=True, kw_only=True):
@@ -108,6 +123,19 @@ class Wait(Arguments, frozen=True, kw_only=True):
 
     timeout_s: float
     live_only: bool = False
+
+
+class SomePeer(Arguments, frozen=True, kw_only=True):
+    """`sync_state` and `frontier`: one peer, or every one."""
+
+    peer: str | None = None
+
+
+class RequestSync(Arguments, frozen=True, kw_only=True):
+    """`request_sync`."""
+
+    peer: str | None = None
+    table: str | None = None
 
 
 class Digest(Arguments, frozen=True, kw_only=True):

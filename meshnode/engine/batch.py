@@ -31,6 +31,6 @@ class Target:
     """One table, and the progress of each site in it."""
 
     entry: TableEntry
-    in_scope: bool
+    oldest_ms: int  # HLC below which its events do not come in (scope, class and replay budget)
     destination: Destination | None
     groups: dict[int, Group | None] = field(default_factory=dict)  # by site number; None: nothing stored

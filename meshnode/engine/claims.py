@@ -6,6 +6,7 @@ Fail-closed: a claim that may stand on events which were not seen here is not ta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from meshnode.engine.context import Context
 from meshnode.engine.whole import read_whole
@@ -54,8 +55,8 @@ def _group(context: Context, tx: Tx, claim: WatermarkEntry, scope: Scope) -> Gro
     if not site_is_known or not scope.contains(claim.schema, claim.table):
         return None
     entry = context.tables.entry(tx, claim.schema, claim.table)
-    if entry.no is None:
-        return None
+    if entry.no is None or context.policy.days(entry.table_class) != inf:
+        return None  # something of it may have been passed over here, or there
     site_no = context.sites.number(tx, claim.site)
     group = watermarks.load(tx, site_no, entry.no)
     if group is None and entry.registered:

@@ -60,7 +60,7 @@ class Batch:
         self._tx = tx
         self._peer = peer
         self._progress = Progress(context, tx, whole or Whole())
-        self._judge = Judge(context, tx, scope, author, self._progress)
+        self._judge = Judge(context, tx, scope, author, self._progress, local=peer is None)
         self.rows = Materializer(context, tx)
         self._log: list[log.LogRow] = []
         self._held: Counter[tuple[int, int]] = Counter()

@@ -10,19 +10,22 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from meshnode.engine.environment import Environment
 from meshnode.model.hlc import Hlc
 from meshnode.model.membership import Membership
 from meshnode.model.site import SiteKey
-from meshnode.store import log, meta, takebacks
+from meshnode.store import log, meta, policies, takebacks
 from meshnode.store.database import Database, Tx
 from meshnode.store.destinations import open_destination
 from meshnode.store.materialize import TransactionLostError
 from meshnode.store.names import SiteNumbers, TableEntry, TableNumbers
 from meshnode.store.notices import Notice, NoticeBook
 from meshnode.store.tables import Destination
+
+if TYPE_CHECKING:
+    from meshnode.engine.backfill import Coverage
 
 T = TypeVar("T")
 
@@ -55,6 +58,7 @@ class Context:
         self.behind_schema = False  # rows are still to be brought up to a changed schema
         self.work: dict[str, object] = {}  # what is done in several transactions, as far as it is; a failed one ends it
         self.on_schema_change: Callable[[Tx], None] = lambda _tx: None
+        self.coverages: dict[tuple[str, str], Coverage] = {}  # by (schema, table), what backfills walk through
         self._load_membership = load_membership
         self._stale = True
         self._membership_saved = False
@@ -100,7 +104,14 @@ class Context:
             self._restartable = False
             self.barred.clear()
 
+    def drop_coverages(self, tx: Tx) -> None:
+        """What was brought together for backfills may be ahead of what is stored: it is made again."""
+        for coverage in self.coverages.values():
+            coverage.drop(tx)
+        self.coverages.clear()
+
     def _load(self, tx: Tx) -> None:
+        self.drop_coverages(tx)
         self.mesh_id = meta.read_bytes(tx, meta.MESH_ID)
         self.founder = meta.read_bytes(tx, meta.FOUNDER)
         self.site = meta.read_bytes(tx, meta.SITE)
@@ -115,6 +126,8 @@ class Context:
         self.taking_back = bool(takebacks.pending(tx))  # events that are no longer acceptable are still to be taken out
         self.next_position = meta.read_counter(tx, meta.NEXT_POSITION)
         self.next_change = meta.read_counter(tx, meta.NEXT_CHANGE)
+        self.policy = policies.read(tx)
+        self.policy_generation = policies.generation(tx)
         saved = meta.read_clock(tx)
         # A snapshot of the clock may be older than the log beside it: start above both (SSP/1 §13.5).
         self.clock = max(saved, log.newest_of_all(tx))

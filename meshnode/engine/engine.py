@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from meshnode.codec import cbor
 from meshnode.engine import growth, registry, takeback
@@ -10,6 +10,7 @@ from meshnode.engine.adopt import adopt_rows
 from meshnode.engine.context import Context, LoadMembership
 from meshnode.engine.environment import Environment
 from meshnode.engine.membership import load_membership
+from meshnode.engine.policy import NOBODY
 from meshnode.engine.registry import TableSpec
 from meshnode.engine.verify import Checked, verify_untrusted
 from meshnode.engine.write import LocalChange, write_changes
@@ -90,9 +91,9 @@ class Engine:
         """Author, apply and keep local changes; on disk when this returns."""
         return self.context.transact(lambda tx: write_changes(self.context, tx, changes))
 
-    def register_table(self, spec: TableSpec) -> Destination:
+    def register_table(self, spec: TableSpec, *, linked: Collection[bytes] = NOBODY) -> Destination:
         """Create or check a table, make it a destination, apply what was held for it, adopt the rows that it has."""
-        destination = self.context.transact(lambda tx: registry.register(self.context, tx, spec))
+        destination = self.context.transact(lambda tx: registry.register(self.context, tx, spec, linked=linked))
         adopt_rows(self.context, spec.schema, spec.name)
         return destination
 

@@ -14,10 +14,12 @@ from meshnode.limits import HELD_BYTES_PER_SITE
 from meshnode.model import verdict as reasons
 from meshnode.model.event import Event
 from meshnode.model.hlc import beyond_skew
+from meshnode.model.policy import NEVER
 from meshnode.model.scope import Scope
 from meshnode.model.verdict import Judgement, Verdict
 from meshnode.store import held, log, watermarks
 from meshnode.store.database import Tx
+from meshnode.store.names import TableEntry
 
 APPLIED: Final = Judgement(Verdict.APPLIED)
 DUPLICATE: Final = Judgement(Verdict.DUPLICATE)
@@ -35,12 +37,15 @@ UNRESOLVED_KEY: Final = Judgement(Verdict.DROPPED, reasons.UNRESOLVED_KEY)
 class Judge:
     """Judges the events of one batch, in order, inside its transaction."""
 
-    def __init__(self, context: Context, tx: Tx, scope: Scope, author: bytes | None, progress: Progress) -> None:
+    def __init__(
+        self, context: Context, tx: Tx, scope: Scope, author: bytes | None, progress: Progress, *, local: bool
+    ) -> None:
         self._context = context
         self._progress = progress
         self._tx = tx
         self._scope = scope
         self._author = author
+        self._local = local  # written here: the policy decides what crosses, not what is written
         self._membership = context.membership
         self._signers: dict[bytes, Signer] = {}
         self._targets: dict[tuple[str, str], Target] = {}
@@ -68,10 +73,14 @@ class Judge:
         target = self._targets.get(name)
         if target is None:
             entry = self._context.tables.entry(self._tx, *name)
-            target = self._targets[name] = Target(
-                entry, self._scope.contains(*name), self._context.destination(self._tx, entry)
-            )
+            destination = self._context.destination(self._tx, entry)
+            target = self._targets[name] = Target(entry, self._oldest_ms(entry), destination)
         return target
+
+    def _oldest_ms(self, entry: TableEntry) -> int:
+        if not self._scope.contains(entry.schema, entry.name):
+            return NEVER
+        return 0 if self._local else self._context.policy.oldest_ms(entry.table_class, self.now_ms)
 
     def judge(self, event: Event, signer: Signer, target: Target) -> Judgement:
         """The verdict on one verified event."""
@@ -80,7 +89,7 @@ class Judge:
             return Judgement(Verdict.DROPPED, reason)
         if not signer.own and beyond_skew(event.hlc.physical, self.now_ms):
             return REJECTED_SKEW
-        if not target.in_scope:
+        if event.hlc.physical < target.oldest_ms:
             return SCOPE
         entry = target.entry
         if entry.reserved:

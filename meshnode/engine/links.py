@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from meshnode.engine.asking import ask_site
 from meshnode.engine.context import Context
-from meshnode.engine.outbox import stream_of
+from meshnode.engine.identity import ask_if_resumed
+from meshnode.engine.outbox import reopen, stream_of
 from meshnode.errors import CloseCode, CorruptStateError, ProtocolError
 from meshnode.limits import FRONTIER_SITES
 from meshnode.model.delivery import LinkState, OutboundStream
-from meshnode.model.frames import REQUEST_ID_BYTES, WHAT_SITE, WHAT_TABLE, Request, encode_frame
 from meshnode.model.hlc import ZERO, Hlc
-from meshnode.model.scope import WILDCARD, Scope
-from meshnode.store import delivery, frontier, history, inbound, log, meta
+from meshnode.store import delivery, frontier, inbound, log, meta
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Stream
 from meshnode.store.watermarks import all_watermarks
 
 MAX_HLC_SITES = 1024  # sites named in our hello, newest first; the frame stays well below its bound
-_SCOPE = "scope"
 _LINKS = "links"  # how many links there were
 
 
@@ -38,6 +35,7 @@ def open_link(context: Context, peer: bytes, path: str) -> LinkState:
         fault: CorruptStateError | None = None
         state: LinkState | None = None
         try:
+            ask_if_resumed(context, tx, stream.no, met=inbound.is_met(tx, stream))
             state = _read(context, tx, stream, link)
         except CorruptStateError as error:
             fault = error
@@ -60,38 +58,17 @@ def ask_own_history(context: Context, peer: bytes, path: str) -> tuple[bytes, ..
     """This node was restored from an old copy: ask the peer for our own events; returns all that is asked of it."""
     with context.transaction() as tx:
         stream = stream_of(context, tx, peer, path)
-        asked = inbound.requests(tx, stream)
-        own = Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_SITE, site=context.site)
-        if not any(context.site in body for body in asked):
-            history.add_request(tx, own.id, stream.no, encode_frame(own))
+        ask_site(context, tx, stream.no, context.site)
         context.surface(tx, "rolled-back", peer, "it knows later events of this device than are here: asked for them")
         return inbound.requests(tx, stream)
-
-
-def note_scope(context: Context, scope: Scope) -> bool:
-    """Remember our own scope; where it changed, ask every peer for what was dropped before. True where it asked."""
-    with context.transaction() as tx:
-        before, text = meta.read(tx, _SCOPE), repr(list(scope.patterns))
-        if before == text:
-            return False
-        meta.write(tx, _SCOPE, text)
-        if before is None:
-            return False
-        ask_table(context, tx, WILDCARD, WILDCARD, history.peers_that_sent(tx))
-        return True
-
-
-def ask_table(context: Context, tx: Tx, schema: str, table: str, peers: Iterable[int]) -> None:
-    """Ask these peers, by number, for the whole of a table (profile §8, "Requests")."""
-    for peer_no in peers:
-        request = Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_TABLE, schema=schema, table=table)
-        history.add_request(tx, request.id, peer_no, encode_frame(request))
 
 
 def _read(context: Context, tx: Tx, stream: Stream, link: int) -> LinkState:
     outbound: OutboundStream | None = None
     outbound_fault: str | None = None
     try:
+        if delivery.has_older_frames(tx, stream):
+            reopen(context, tx, stream)  # after an upgrade: staged again from the settled cursor
         row = delivery.read_outbound(tx, stream)
         if row is not None:
             staged = delivery.read_staged(tx, stream, row)
@@ -101,25 +78,32 @@ def _read(context: Context, tx: Tx, stream: Stream, link: int) -> LinkState:
         outbound_fault = str(error)
     return LinkState(
         outbound=outbound,
-        inbound=inbound.read_inbound(tx, stream),
+        inbound=inbound.read_checked(tx, stream),
         past_epochs=delivery.past_epochs(tx, stream),
         requests=inbound.requests(tx, stream),
         incarnation=context.incarnation,
         hlc=context.clock,
         max_hlc=_newest_per_site(context, tx),
+        own_newest=log.newest(tx, context.sites.number(tx, context.site)) or ZERO,
         link=link,
         outbound_fault=outbound_fault,
     )
 
 
 def _newest_per_site(context: Context, tx: Tx) -> tuple[tuple[bytes, Hlc], ...]:
-    """The highest HLC known of each site, in the log or claimed by a watermark: a hint for the peer."""
+    """The highest HLC known of each site, in the log or claimed by a watermark: a hint for the peer.
+
+    Without the tables that do not cross: nobody can have, or ask for, what is hinted at there.
+    """
+    kept = [each for each in context.tables.known(tx) if not context.policy.days(each.table_class)]
+    numbers, names = {each.no for each in kept}, {(each.schema, each.name) for each in kept}
     newest: dict[bytes, Hlc] = {}
     for number, site in tx.execute("SELECT no, site FROM meshnode_sites").fetchall():
-        found = log.newest(tx, number)
+        found = log.newest_outside(tx, number, numbers) if numbers else log.newest(tx, number)
         if found is not None:
             newest[site] = found
     for claimed in all_watermarks(tx):
-        newest[claimed.site] = max(newest.get(claimed.site, ZERO), claimed.hlc)
+        if (claimed.schema, claimed.table) not in names:
+            newest[claimed.site] = max(newest.get(claimed.site, ZERO), claimed.hlc)
     first = sorted(newest.items(), key=lambda item: (item[0] != context.site, [-part for part in item[1]]))
     return tuple(first[:MAX_HLC_SITES])

@@ -1,56 +1,73 @@
-"""Which events a peer may get: the scope it asked for, within our policy (profile §8)."""
+"""Which events a peer may get: the scope it asked for, within our policy (profile §8; NEOTH, content and privacy)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final
 
+from meshnode.engine.context import Context
+from meshnode.model.policy import DAY_MS, NEVER, Policy, TableClass
 from meshnode.model.scope import Scope
+from meshnode.store import policies
 from meshnode.store.database import Tx
+from meshnode.store.u64 import from_sql
 
-Policy: TypeAlias = Callable[[str, str], bool]
-"""Whether events of this schema and table may leave the node at all."""
-
-
-def everything(_schema: str, _table: str) -> bool:
-    """The policy of a node that has none."""
-    return True
+_FOR_EVER: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Resolved anew for every staging and resend; `text` tells whether a staged frame was made under another one."""
+    """What a peer asked for on one link; the node's own policy is read anew for every staging and resend."""
 
     scope: Scope = field(default_factory=Scope)
-    policy: Policy = everything
-    policy_name: str = ""  # changes whenever the policy does
-
-    @property
-    def text(self) -> str:
-        """What a staged frame keeps of it."""
-        return f"{self.policy_name}{list(self.scope.patterns)!r}"
 
 
 class TableFilter:
-    """The same by table number, for one transaction."""
+    """Both together, for one transaction, by table number; `text` tells a frame that was staged under another one."""
 
-    __slots__ = ("_filter", "_known", "_tx")
+    __slots__ = ("_budget_ms", "_expires_ms", "_now_ms", "_offered", "_oldest", "_policy", "_tx", "text")
 
-    def __init__(self, tx: Tx, offered: Filter) -> None:
+    def __init__(self, tx: Tx, offered: Filter, policy: Policy, generation: int, now_ms: int) -> None:
+        self.text = f"{generation}{list(offered.scope.patterns)!r}"
         self._tx = tx
-        self._filter = offered
-        self._known: dict[int, bool] = {}
+        self._offered = offered
+        self._policy = policy
+        self._now_ms = now_ms
+        self._budget_ms = policy.replay_budget_days * DAY_MS
+        self._oldest: dict[int, int] = {}
+        self._expires_ms = _FOR_EVER
 
-    def __call__(self, table_no: int) -> bool:
-        """Whether events of this table may be offered."""
-        allowed = self._known.get(table_no)
-        if allowed is None:
-            row = self._tx.execute("SELECT schema, name FROM meshnode_tables WHERE no = ?", (table_no,)).fetchone()
-            allowed = row is not None and self.allows(row[0], row[1])
-            self._known[table_no] = allowed
-        return allowed
+    @classmethod
+    def now(cls, context: Context, tx: Tx, offered: Filter) -> TableFilter:
+        """Under what is in force in the writer's transaction."""
+        return cls(tx, offered, context.policy, context.policy_generation, context.env.wall_ms())
 
-    def allows(self, schema: str, table: str) -> bool:
-        """Whether events of this schema and table may be offered."""
-        return self._filter.scope.contains(schema, table) and self._filter.policy(schema, table)
+    @classmethod
+    def read(cls, tx: Tx, offered: Filter, now_ms: int) -> TableFilter:
+        """The same from any snapshot."""
+        return cls(tx, offered, policies.read(tx), policies.generation(tx), now_ms)
+
+    def __call__(self, table_no: int, physical: int | bytes) -> bool:
+        """Whether an event of this table and HLC (as SQLite holds it) may be offered."""
+        oldest = self._oldest.get(table_no)
+        if oldest is None:
+            oldest = self._oldest[table_no] = self._oldest_of(table_no)
+        if not oldest:
+            return True
+        written = from_sql(physical)
+        if written < oldest:
+            return False
+        expires = written + self._budget_ms
+        self._expires_ms = min(self._expires_ms, expires) if self._expires_ms else expires
+        return True
+
+    def take_expiry(self) -> int:
+        """Until when what was let through since the last call may go out; 0 for ever."""
+        expires, self._expires_ms = self._expires_ms, _FOR_EVER
+        return expires
+
+    def _oldest_of(self, table_no: int) -> int:
+        row = self._tx.execute("SELECT schema, name, class FROM meshnode_tables WHERE no = ?", (table_no,)).fetchone()
+        if row is None or not self._offered.scope.contains(row[0], row[1]):
+            return NEVER
+        return self._policy.oldest_ms(TableClass(row[2]), self._now_ms)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from meshnode.engine import growth
 from meshnode.engine.context import Context
 from meshnode.engine.materialize import Materializer
+from meshnode.engine.policy import NOBODY, set_class
 from meshnode.errors import NotFoundError, RegistrationError
 from meshnode.limits import BATCH_EVENTS, KEY_COLUMNS, NAME_BYTES, PAYLOAD_COLUMNS
 from meshnode.model.event import is_reserved
+from meshnode.model.policy import TableClass
 from meshnode.store import held, log, rows, watermarks
 from meshnode.store.database import Tx
 from meshnode.store.destinations import inspect, table_exists
@@ -34,6 +36,7 @@ class TableSpec:
     key: Mapping[str, str] = field(default_factory=dict)  # column name to SQLite type
     columns: Mapping[str, str] = field(default_factory=dict)
     own_numbers: bool = False  # the application chooses INTEGER PRIMARY KEY values itself
+    table_class: TableClass | None = None  # what it is to the mesh; None leaves what was said before
 
     @property
     def text(self) -> str:
@@ -41,8 +44,11 @@ class TableSpec:
         return self.name if self.schema == "main" else f"{self.schema}.{self.name}"
 
 
-def register(context: Context, tx: Tx, spec: TableSpec) -> Destination:
-    """Make a table a destination and apply what was held for it; RegistrationError where it cannot be one."""
+def register(context: Context, tx: Tx, spec: TableSpec, *, linked: Collection[bytes] = NOBODY) -> Destination:
+    """Make a table a destination and apply what was held for it; RegistrationError where it cannot be one.
+
+    `linked` is for the case that its class becomes another (`engine.policy`).
+    """
     _check_spec(spec)
     entry = context.tables.entry(tx, spec.schema, spec.name)
     if spec.key and not table_exists(tx, spec.text):
@@ -52,6 +58,8 @@ def register(context: Context, tx: Tx, spec: TableSpec) -> Destination:
         _check_same(spec, destination)
     if not entry.registered or entry.own_numbers != spec.own_numbers:
         context.tables.mark_registered(tx, entry, own_numbers=spec.own_numbers)
+    if spec.table_class is not None:
+        set_class(context, tx, entry, spec.table_class, linked=linked)
     context.forget_destinations()
     ready = context.destination(tx, entry)
     assert ready is not None

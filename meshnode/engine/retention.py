@@ -17,14 +17,13 @@ back what they had superseded. A peer that offers its whole log again brings com
 
 from __future__ import annotations
 
-from meshnode.codec import cbor
+from meshnode.engine.asking import ask_anew
 from meshnode.engine.context import Context
-from meshnode.engine.links import ask_table
 from meshnode.engine.sweep import Row, Sweep
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.model.event import Event
 from meshnode.model.hlc import ZERO, Hlc
-from meshnode.store import history, reclaims, removed, shapes
+from meshnode.store import reclaims, removed, shapes
 from meshnode.store.database import Tx
 from meshnode.store.names import TableEntry
 
@@ -82,14 +81,10 @@ def rehydrate(context: Context, schema: str, name: str) -> int:
 
 
 def ask_again(context: Context, tx: Tx, entry: TableEntry) -> int:
-    """Ask for the whole table whoever sent anything and is not asked for it already; returns how many are asked.
-
-    A peer that never sent anything starts at genesis anyway.
-    """
-    peers = history.peers_that_sent(tx)
-    asked = {peer for peer, body in history.requests(tx) if _names(body, entry)}
-    ask_table(context, tx, entry.schema, entry.name, [peer for peer in peers if peer not in asked])
-    return len(peers)
+    """Ask whoever sent anything for the whole table; returns how many are asked, nobody where it is not taken."""
+    if not context.policy.takes(entry.schema, entry.name, entry.table_class):
+        return 0
+    return ask_anew(context, tx, [(entry.schema, entry.name)], covering=False)
 
 
 def _eviction(context: Context, entry: TableEntry, *, everything: bool) -> Sweep:
@@ -108,8 +103,3 @@ def _registered(context: Context, tx: Tx, schema: str, name: str) -> TableEntry:
     if not entry.registered:
         raise NotFoundError(f"table {entry.text!r} is not registered: add it first")
     return entry
-
-
-def _names(body: bytes, entry: TableEntry) -> bool:
-    request = cbor.decode_untrusted(body)
-    return isinstance(request, dict) and (request.get("schema"), request.get("table")) == (entry.schema, entry.name)

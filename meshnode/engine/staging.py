@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from meshnode.engine import backfill
 from meshnode.engine.context import Context
 from meshnode.engine.offer import Filter, TableFilter
 from meshnode.limits import BATCH_EVENTS
@@ -33,8 +34,9 @@ class Staging:
         self._no = outbound.settled_no
         self._waits = False  # rows that are filtered out were passed without end: go on in the next transaction
         self._in_flight = False
-        self._filter_text = offered.text
-        self._allowed = TableFilter(tx, offered)
+        self._backfill_looked = False
+        self._backfill_left = False  # a step of a backfill was made and there is more
+        self._allowed = TableFilter.now(context, tx, offered)
         self._slots: dict[bytes, int] | None = None
 
     def follow(self, staged: Sequence[StagedRow]) -> None:
@@ -60,10 +62,13 @@ class Staging:
                 break
         else:
             self.caught_up = True
+        if self._backfill_left:
+            self.caught_up = False
         if self._slots is not None:
             frontier.write_local(self._tx, self._slots, self._context.site)
         # With frames in flight the cursor cannot pass what is filtered out: the next ack goes on with it.
-        return not (self.caught_up or (self._waits and (self._in_flight or self.frames)))
+        waits = self._waits and (self._in_flight or self.frames)
+        return self._backfill_left or not (self.caught_up or waits)
 
     # --- Steps: stage at most one frame, and tell whether the step may have more.
 
@@ -87,11 +92,19 @@ class Staging:
     def _events_again(self) -> bool:
         due = reoffers.due(self._tx, self._stream, reoffers.EVENT, BATCH_EVENTS)
         if not due:
-            return False
+            return self._backfill()
         offer, done = offers.events_at(self._tx, due, self._allowed)
         reoffers.remove(self._tx, self._stream, reoffers.EVENT, done)
         if offer.positions:
             self._stage_events(delivery.EVENTS_AGAIN, offer)
+        return True
+
+    def _backfill(self) -> bool:
+        """Nothing is due: one bounded step of what is still to become so. The next one has a transaction of its own."""
+        if self._backfill_looked:
+            return False
+        self._backfill_looked = True
+        self._backfill_left = backfill.step(self._context, self._tx, self._stream)
         return True
 
     def _new_events(self) -> bool:
@@ -106,7 +119,7 @@ class Staging:
 
     def _answers(self) -> bool:
         waiting = reoffers.answers(self._tx, self._stream, 1)
-        if not waiting:
+        if not waiting or self._backfill_left:
             return False
         reoffers.remove_answer(self._tx, self._stream, waiting[0])
         frame = Answered(epoch=self._epoch, no=self._no + 1, id=waiting[0])
@@ -128,6 +141,14 @@ class Staging:
 
     def _add(self, items: Items, cbor: bytes) -> None:
         self._no += 1
-        row = StagedRow(self._no, digest(cbor), self.cursor, self.record_cursor, items, self._filter_text)
+        row = StagedRow(
+            self._no,
+            digest(cbor),
+            self.cursor,
+            self.record_cursor,
+            items,
+            self._allowed.text,
+            expires_ms=self._allowed.take_expiry(),
+        )
         delivery.add_staged(self._tx, self._stream, row, cbor)
         self.frames.append(StagedFrame(row.staged, cbor))

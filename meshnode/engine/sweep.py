@@ -80,7 +80,7 @@ class Sweep:
         for position, data in log.scan(tx, self._table_no, log.APPLIED, after, SCAN_ROWS):
             after, seen = position, seen + 1
             if data is not None:
-                found.append((position, log.parse(data)))
+                found.append((position, self._table_no, log.parse(data)))
                 if len(found) == BATCH_EVENTS:
                     self._gathered.add(tx, found)
                     found = []

@@ -36,6 +36,15 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """Where a peer may stand in an earlier epoch for the current one to go on: its last frame there, 0 none."""
+
+    epoch: bytes
+    no: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class StagedFrame:
     """A frame in flight with its exact CBOR bytes."""
 
@@ -52,6 +61,7 @@ class OutboundStream:
     settled_digest: bytes  # of the last settled frame, empty while there is none
     staged: tuple[Staged, ...]  # unsettled, in order
     rewound_ms: int  # wall clock of the last rewind to genesis, 0 never
+    replaces: tuple[Replaced, ...] = ()  # earlier epochs that this one went on from, while nothing of it is settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,5 +145,6 @@ class LinkState:
     incarnation: bytes = bytes(16)
     hlc: Hlc = ZERO
     max_hlc: tuple[tuple[bytes, Hlc], ...] = ()
+    own_newest: Hlc = ZERO  # of this very node's events, those that it keeps to itself too
     link: int = 0  # links of this node, counted
     outbound_fault: str | None = None  # why our stream to this peer is stopped (NEOTH commit contract)

@@ -23,6 +23,7 @@ INVITE_ID_BYTES: Final = 8
 MAC_BYTES: Final = 32
 
 FEATURE_DEFLATE: Final = "deflate"
+FEATURE_COVERING: Final = "covering"  # a table may be asked for without its history
 WHAT_TABLE: Final = "table"
 WHAT_SITE: Final = "site"
 
@@ -101,13 +102,17 @@ class Watermarks(Frame, frozen=True, tag="watermarks"):
 
 
 class Request(Frame, frozen=True, tag="request"):
-    """Asks for the history of a table (`*` for either name) or of a site."""
+    """Asks for the history of a table (`*` for either name) or of a site.
+
+    `covering`: what the states of the table's rows need is enough (feature `covering`).
+    """
 
     id: bytes
     what: str
     schema: str | None = None
     table: str | None = None
     site: bytes | None = None
+    covering: bool | None = None
 
 
 class Bye(Frame, frozen=True, tag="bye"):

@@ -9,9 +9,12 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec import structs
+
 from meshnode.codec import cbor
 from meshnode.codec.digest import DIGEST_BYTES
 from meshnode.codec.ed25519 import PUBLIC_KEY_BYTES, SIGNATURE_BYTES
+from meshnode.codec.framing import FrameReader
 from meshnode.errors import CloseCode, CodecError, ProtocolError
 from meshnode.limits import (
     BATCH_EVENTS,
@@ -105,6 +108,14 @@ def _request(value: dict[str, Any]) -> frames.Request:
     return request
 
 
+def _covering_request(value: dict[str, Any]) -> frames.Request:
+    """Feature `covering`: a request for a table may have one more key, which is true."""
+    covering = value.pop("covering", None)
+    if covering is not None and (covering is not True or value.get("what") != frames.WHAT_TABLE):
+        raise ProtocolError("covering is true, in a request for a table")
+    return structs.replace(_request(value), covering=covering)
+
+
 _BATCH: Final = fields.struct(frames.Batch, {"epoch": _EPOCH, "no": _NUMBER, "clock": _CLOCK, "events": _events})
 
 _CONTROL: Final[Mapping[str, Read]] = {
@@ -127,6 +138,7 @@ _CONTROL: Final[Mapping[str, Read]] = {
     "request": _request,
     "bye": fields.struct(frames.Bye, {"code": fields.u64, "reason": _LABEL}),
 }
+_CONTROL_COVERING: Final[Mapping[str, Read]] = {**_CONTROL, "request": _covering_request}
 _EVENTS: Final[Mapping[str, Read]] = {
     "open": fields.struct(frames.Open, {"epoch": _EPOCH, "next": _NUMBER}),
     "batch": _BATCH,
@@ -205,11 +217,24 @@ def _inflated(value: dict[str, Any]) -> None:
         raise ProtocolError(f"deflated holds no deterministic CBOR: {error}") from None
 
 
-def decode_control_untrusted(data: bytes) -> frames.ControlFrame:
-    """One frame of the control stream."""
+def decode_control_untrusted(data: bytes, features: frozenset[str] = NO_FEATURES) -> frames.ControlFrame:
+    """One frame of the control stream; `features` are those that both sides agreed on."""
     tag, value = _open(data, _CONTROL, CONTROL_FRAME_ITEMS)
-    frame: frames.ControlFrame = _read(tag, value, _CONTROL)
+    reads = _CONTROL_COVERING if frames.FEATURE_COVERING in features else _CONTROL
+    frame: frames.ControlFrame = _read(tag, value, reads)
     return frame
+
+
+def boot_in_untrusted(control: bytes) -> bytes | None:
+    """The boot id in the hello with which the bytes of a control stream begin, an introduce aside; None without one."""
+    try:
+        for data in FrameReader(INTRODUCE_BYTES).feed(control):
+            frame = decode_control_untrusted(data)
+            if isinstance(frame, frames.Hello):
+                return frame.boot
+    except ProtocolError:
+        return None
+    return None
 
 
 def decode_events_untrusted(data: bytes, features: frozenset[str] = NO_FEATURES) -> frames.EventFrame:

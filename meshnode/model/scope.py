@@ -10,6 +10,7 @@ from meshnode.errors import ProtocolError
 from meshnode.limits import NAME_BYTES
 
 WILDCARD: Final = "*"
+GAINS_LOOKED_AT: Final = 4096  # combinations of mentioned schemas and tables that two scopes are compared over
 _EVERYTHING: Final = ("*.*",)
 
 
@@ -51,6 +52,30 @@ class Scope:
     def text(self) -> str:
         """One line that names it, the same for scopes with the same patterns."""
         return " ".join(self.patterns or _EVERYTHING)
+
+    def names(self) -> tuple[set[str], set[str]]:
+        """The schemas and the tables that its patterns name, wildcards among them."""
+        return {rule[0] for rule in self._rules} | {WILDCARD}, {rule[1] for rule in self._rules} | {WILDCARD}
+
+
+def gained(before: Scope, after: Scope) -> list[tuple[str, str]]:
+    """What `after` lets in and `before` did not, as (schema, table) with `*` for every name that neither mentions.
+
+    Patterns tell only the names that they mention from all others, so one name that nobody mentions stands for the
+    rest: the wildcard itself is such a name, since no event is about it. Beyond a bound the answer is everything.
+    """
+    if before.patterns == after.patterns:
+        return []
+    schemas, tables = (one | other for one, other in zip(before.names(), after.names(), strict=True))
+    if len(schemas) * len(tables) > GAINS_LOOKED_AT:
+        return [(WILDCARD, WILDCARD)]
+    pairs = [(schema, table) for schema in sorted(schemas) for table in sorted(tables)]
+    found = [pair for pair in pairs if after.contains(*pair) and not before.contains(*pair)]
+    return [pair for pair in found if not any(_covers(other, pair) for other in found if other != pair)]
+
+
+def _covers(wide: tuple[str, str], narrow: tuple[str, str]) -> bool:
+    return all(one in (WILDCARD, other) for one, other in zip(wide, narrow, strict=True))
 
 
 def parse_scope_untrusted(patterns: Sequence[object]) -> Scope:

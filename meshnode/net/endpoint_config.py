@@ -32,6 +32,9 @@ class EndpointConfig:
     """Bounds and times of one endpoint; the defaults are the profile's."""
 
     live_links: int = limits.LIVE_CONNECTIONS
+    yields: bool = (
+        False  # when full, a link gives way to a nearer neighbour's (net/neighbours.py), and that is no notice
+    )
     handshakes: int = limits.HANDSHAKE_CONNECTIONS
     retry_from: int = limits.RETRY_THRESHOLD
     handshake_bytes: int = limits.HANDSHAKE_BYTES

@@ -20,6 +20,7 @@ from meshnode.net.endpoint_connection import Connection
 from meshnode.net.endpoint_notices import NoticeBoard
 from meshnode.net.endpoint_ports import Ending
 from meshnode.net.link import Link
+from meshnode.net.neighbours import surplus
 
 _REPLACED = "replaced by another link to the same site"
 
@@ -100,23 +101,56 @@ class LinkRegistry:
                 self.enter(waiting)
 
     def _make_live(self, link: Link) -> None:
-        if len(self._live) >= self._config.live_links:
-            self._notices.post("too-many-peers", link.site, f"{len(self._live)} links are live; one more was refused")
-            link.close(CloseCode.LIMIT, "too many peers")
+        if not self._has_place(link):
             return
         self._live[link.site] = link
         link.live = True
         self._hand_over(link)
 
+    def _has_place(self, link: Link) -> bool:
+        """Whether a link may be live beside the others, one of which may have to go for it."""
+        most = self._config.live_links
+        goes = surplus(self._own_site, self._live, link.site, most)
+        if goes is None:
+            return True
+        if not self._config.yields or goes == link.site:
+            if not self._config.yields:
+                self._notices.post("too-many-peers", link.site, f"{most} links are live; one more was refused")
+            link.close(CloseCode.LIMIT, "too many peers")
+            return False
+        farther = self._live.pop(goes)
+        farther.live = False
+        farther.close(CloseCode.LIMIT, "nearer members need the place")
+        return True
+
     async def _settle_crossed(self, candidate: Link, other: Link) -> None:
         """The smaller site's link stays if it answers, otherwise the other (profile §7)."""
         alive = await candidate.ping(self._config.duplicate_ping_s)
+        if alive and await self._are_twins(candidate, other):
+            return
         self._settle(candidate if alive else other, other if alive else candidate)
 
     async def _await_acceptor(self, older: Link, newer: Link) -> None:
         """Both are ours: the acceptor closes one of them; if it did not, the newer one stays (profile §7)."""
         await asyncio.sleep(self._config.duplicate_ping_s)
-        self._settle(newer, older)
+        if not await self._are_twins(older, newer):
+            self._settle(newer, older)
+
+    async def _are_twins(self, one: Link, other: Link) -> bool:
+        """Two boot ids of one site on links that both answer after a while: both processes are told (profile §8)."""
+        if one.spki == other.spki:
+            return False  # both are of one start, which has one TLS key
+        await asyncio.sleep(self._config.duplicate_ping_s)
+        boots = {one.said_boot, other.said_boot}
+        if None in boots or len(boots) == 1:
+            return False
+        alive = await asyncio.gather(*(link.ping(self._config.duplicate_ping_s) for link in (one, other)))
+        if not all(alive):
+            return False
+        self._notices.post("twin", one.site, "two running processes answer for this site")
+        for link in (one, other):
+            link.close(CloseCode.TWIN, "another process answers for this site")
+        return True
 
     def _settle(self, kept: Link, ended: Link) -> None:
         """Keep one of two links, unless one of them is over or the question was asked anew about others."""

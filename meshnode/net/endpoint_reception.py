@@ -140,7 +140,9 @@ class Reception:
             who = "given up" if ending.local else "refused"
             dial.opened.set_exception(
                 TransportError(
-                    f"{address_text(connection.address)}: {who}: {ending.reason or ending.code}", ending.code
+                    f"{address_text(connection.address)}: {who}: {ending.reason or ending.code}",
+                    ending.code,
+                    link.site if link else None,
                 )
             )
         if link is not None:

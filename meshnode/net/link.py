@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from meshnode.errors import CloseCode, ProtocolError, TransportError
 from meshnode.limits import HELLO_BYTES, INTRODUCE_BYTES
+from meshnode.model.frames_untrusted import boot_in_untrusted
 from meshnode.net.endpoint_config import ALPN_PAIRING
 from meshnode.net.endpoint_ports import Ending
 from meshnode.net.endpoint_socket import address_text
@@ -103,6 +104,11 @@ class Link:
     def boot(self, boot: bytes) -> None:
         self._boot = boot
         self._on_boot(self)
+
+    @property
+    def said_boot(self) -> bytes | None:
+        """The same, also from a hello that waits for the node to take the link."""
+        return self._boot or (boot_in_untrusted(bytes(self._held[0])) if self._held is not None else None)
 
     # --- What the node does.
 

@@ -7,23 +7,28 @@ Three things implement it: `node.node.Node` (running), `node.local` (the store a
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS
 from meshnode.node.views import (
     ChangeView,
     CheckReport,
     ForgetReport,
+    FrontierView,
     HistoryRequest,
+    IdentityView,
     ImportReport,
     InviteView,
     PeerView,
+    PolicyView,
     Receipt,
     RetentionReport,
     RowChange,
     RowExplanation,
     RowView,
     Status,
+    SyncRequest,
+    SyncStateView,
     TableDigest,
     TableView,
     Values,
@@ -50,12 +55,31 @@ class Operations(Protocol):
         ...
 
     async def add_table(
-        self, table: str, key: Mapping[str, str], columns: Mapping[str, str], *, own_numbers: bool = False
+        self,
+        table: str,
+        key: Mapping[str, str],
+        columns: Mapping[str, str],
+        *,
+        own_numbers: bool = False,
+        table_class: str | None = None,
     ) -> TableView:
         """Create (column name to SQLite type) and register a table; with no key named, register one that exists.
 
-        Raises RegistrationError (profile §5); adding the same table again changes nothing.
+        Raises RegistrationError (profile §5); adding the same table again changes nothing but its class, if one is
+        named (`classify`).
         """
+        ...
+
+    async def classify(self, table: str, table_class: str) -> PolicyView:
+        """Say what a table is to the mesh: `shared`, `raw` or `private`; in force at once, on links that are up too."""
+        ...
+
+    async def policy(self) -> PolicyView:
+        """What of this node may cross the mesh."""
+        ...
+
+    async def set_policy(self, setting: str, value: Any) -> PolicyView:
+        """Change `scope`, `replicate_raw_ingress` or `replay_budget_days`, in `config.toml` and at once."""
         ...
 
     async def put(self, table: str, key: Values, columns: Values) -> Receipt:
@@ -113,6 +137,22 @@ class Operations(Protocol):
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
         """Open an invite (profile §10)."""
+        ...
+
+    async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:
+        """Both streams to each other member, or to the one of this site id or name."""
+        ...
+
+    async def frontier(self, peer: str | None = None) -> list[FrontierView]:
+        """The causal frontier in site order, or one member's slot: evidence of order alone."""
+        ...
+
+    async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
+        """Ask every unretired member, or one, for a table or for everything, and start a cycle with them now."""
+        ...
+
+    async def resume(self) -> IdentityView:
+        """This copy of the database is the device: publish again, and ask for this site's own events (profile §8)."""
         ...
 
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:

@@ -10,10 +10,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from meshnode.errors import ConfigError, MeshError
-from meshnode.limits import LABEL_BYTES
+from meshnode.errors import ConfigError, MeshError, ProtocolError
+from meshnode.limits import LABEL_BYTES, LIVE_CONNECTIONS
+from meshnode.model.policy import Policy
+from meshnode.model.scope import Scope
 
 PORT_MAX = 65535
+REPLAY_BUDGET_DAYS = 90  # at most (NEOTH)
+POLICY = ("scope", "replicate_raw_ingress", "replay_budget_days")  # what may change while the node runs
 Port = Annotated[int, msgspec.Meta(ge=0, le=PORT_MAX)]
 
 
@@ -26,7 +30,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     database: str = ""  # path of the SQLite file; meshnode.db in the home where empty
     peers: list[str] = []  # addresses to dial without discovery, "host:port"
     discovery: bool = True  # announce and browse by mDNS
+    # Links at a time; from 2 on, members that can all reach each other stay one mesh.
+    max_links: Annotated[int, msgspec.Meta(ge=1, le=LIVE_CONNECTIONS)] = LIVE_CONNECTIONS
     scope: list[str] = []  # tables to take part in, "schema.table" patterns (profile §8); empty is all
+    replicate_raw_ingress: bool = False  # whether tables of class raw cross (NEOTH)
+    replay_budget_days: int = 0  # how old events of raw tables may be that cross, 1 to 90; 0 is without bound
 
 
 def load_config(path: Path) -> Config:
@@ -62,6 +70,46 @@ def with_overrides(config: Config, **overrides: Any) -> Config:
     return _checked(msgspec.structs.replace(config, **changed), "command line")
 
 
+def with_setting(config: Config, setting: str, value: Any) -> Config:
+    """The settings with one changed; ConfigError for what it cannot be."""
+    raw = {**{name: getattr(config, name) for name in Config.__struct_fields__}, setting: value}
+    try:
+        changed = msgspec.convert(raw, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{setting}: {error}") from error
+    return _checked(changed, setting)
+
+
+def policy_of(config: Config) -> Policy:
+    """What the settings say of what crosses."""
+    return Policy(Scope(tuple(config.scope)), config.replicate_raw_ingress, config.replay_budget_days)
+
+
+def changed_text(text: str, setting: str, config: Config) -> str:
+    """A `config.toml` in which one setting's line says what `config` says; everything else stays as its owner wrote it.
+
+    ConfigError where that cannot be done a line at a time.
+    """
+    fresh, lines = f"{setting} = {_toml(getattr(config, setting))}", text.splitlines()
+    found = [at for at, line in enumerate(lines) if _names(line, setting)]
+    set_at = [at for at in found if not lines[at].lstrip().startswith("#")]
+    for at in (set_at or found)[:1]:
+        lines[at] = fresh
+    changed = "\n".join([*lines, *([] if found else [fresh])]) + "\n"
+    try:
+        said = getattr(parse_config(changed), setting)
+    except ConfigError:
+        said = None
+    if said != getattr(config, setting):
+        raise ConfigError(f"config.toml does not say {setting} in one line: change it there, then reload (SIGHUP)")
+    return changed
+
+
+def _names(line: str, setting: str) -> bool:
+    name, equals, _ = line.lstrip("# \t").partition("=")
+    return bool(equals) and name.strip() == setting
+
+
 def config_text(config: Config) -> str:
     """A `config.toml` with every setting that differs from its default, the others as comments."""
     default = Config()
@@ -82,6 +130,14 @@ def _checked(config: Config, source: str) -> Config:
     for setting, values in (("name", [config.name]), ("listen", [config.listen]), ("peers", config.peers)):
         if any(not text.isprintable() for text in values):
             raise ConfigError(f"{source}: {setting} holds a character that cannot be shown")
+    if not 1 <= config.max_links <= LIVE_CONNECTIONS:
+        raise ConfigError(f"{source}: max_links is 1 to {LIVE_CONNECTIONS}")
+    if not 0 <= config.replay_budget_days <= REPLAY_BUDGET_DAYS:
+        raise ConfigError(f"{source}: replay_budget_days is 1 to {REPLAY_BUDGET_DAYS}, or 0 for no bound")
+    try:
+        Scope(tuple(config.scope))
+    except ProtocolError as error:
+        raise ConfigError(f"{source}: scope: {error}") from error
     try:
         ipaddress.ip_address(config.listen)
     except ValueError as error:

@@ -56,8 +56,8 @@ class Dialer:
         try:
             address, site = await self._race(attempt)
         except MeshError as error:
-            code = error.code if isinstance(error, TransportError) else None
-            self._plan.failed(attempt, self._now(), code)
+            refused = error if isinstance(error, TransportError) else TransportError("")
+            self._plan.failed(attempt, self._now(), refused.code, refused.site)
             self._on_failed(attempt, str(error))
         else:
             self._plan.succeeded(attempt, address, site, self._now())
@@ -93,7 +93,7 @@ class Dialer:
 
 def _as_transport(address: Address, error: BaseException) -> TransportError:
     if isinstance(error, TransportError):
-        return TransportError(f"{address.text()}: {error}", error.code)
+        return TransportError(f"{address.text()}: {error}", error.code, error.site)
     if isinstance(error, (MeshError, OSError)):
         return TransportError(f"{address.text()}: {error}")
     raise error

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from meshnode.errors import CloseCode
-from meshnode.limits import ADDRESSES_PER_SITE
+from meshnode.limits import ADDRESSES_PER_SITE, LIVE_CONNECTIONS
 from meshnode.net.addresses import Address
+from meshnode.net.neighbours import beside
 
 # Answers that another attempt in a second will not change: who we are, or who they are, has to change first.
 LASTING = frozenset(
@@ -71,8 +72,16 @@ class _Target:
 class DialPlan:
     """State of every target. Time and randomness are arguments; nothing here waits or sends."""
 
-    def __init__(self, own_site: bytes, random: Callable[[], float], policy: DialPolicy | None = None) -> None:
+    def __init__(
+        self,
+        own_site: bytes,
+        random: Callable[[], float],
+        policy: DialPolicy | None = None,
+        *,
+        max_links: int = LIVE_CONNECTIONS,
+    ) -> None:
         self._own_site = own_site
+        self._max_links = max_links
         self._random = random
         self._policy = DialPolicy() if policy is None else policy
         self._targets: dict[bytes | Address, _Target] = {}
@@ -127,6 +136,11 @@ class DialPlan:
         for target in self._targets.values():
             self._news(target, now + self._random() * self._policy.base_s)
 
+    def again(self, site: bytes, now: float) -> None:
+        """A link to this site was ended on purpose: its end says nothing about the next one."""
+        for target in self._targets_of(site):
+            self._news(target, self._first_due(site, now))
+
     def _news(self, target: _Target, due: float) -> None:
         target.failures = 0
         target.due = max(due, target.last + self._policy.news_s)
@@ -172,8 +186,10 @@ class DialPlan:
             # before this call stands, one that never comes is made up for.
             target.due = max(target.due, now + self._policy.settled_s)
 
-    def failed(self, attempt: Attempt, now: float, code: CloseCode | None = None) -> None:
-        """No address of the attempt led to the site."""
+    def failed(self, attempt: Attempt, now: float, code: CloseCode | None = None, site: bytes | None = None) -> None:
+        """No address of the attempt led to the site; `site` is who answered there all the same."""
+        if isinstance(attempt.target, Address) and site is not None:
+            self._site_of[attempt.target] = site
         target = self._targets.get(attempt.target)
         if target is not None:
             target.dialing = False
@@ -201,10 +217,9 @@ class DialPlan:
     def due(self, now: float) -> list[Attempt]:
         """The attempts to begin now; each is under way until `succeeded` or `failed`."""
         room = self._policy.at_once - sum(target.dialing for target in self._targets.values())
-        ready = [(target.due, index, name) for index, (name, target) in enumerate(self._targets.items())]
         attempts: list[Attempt] = []
-        for due, _, name in sorted(ready, key=lambda entry: entry[:2]):
-            if due > now or len(attempts) >= room:
+        for name in self._in_order(now):
+            if len(attempts) >= room:
                 break
             target = self._targets[name]
             if self._idle(name, target):
@@ -218,11 +233,41 @@ class DialPlan:
             return None
         return min((target.due for name, target in self._targets.items() if self._idle(name, target)), default=None)
 
+    def _in_order(self, now: float) -> list[bytes | Address]:
+        """The targets that are due: the longest waiting first, or where links are scarce the nearest neighbours."""
+        due = [name for name, target in self._targets.items() if target.due <= now]
+        if not self._scarce():
+            return sorted(due, key=lambda name: self._targets[name].due)
+        ring = sorted({self._own_site, *(name for name in self._targets if isinstance(name, bytes))})
+        at = ring.index(self._own_site)
+
+        def steps(name: bytes | Address) -> int:
+            site = self._site_at(name)
+            if site is None or site not in ring:
+                return 0
+            ahead = (ring.index(site) - at) % len(ring)
+            return min(ahead, len(ring) - ahead)
+
+        return sorted(due, key=steps)
+
     def _idle(self, name: bytes | Address, target: _Target) -> bool:
-        site = name if isinstance(name, bytes) else self._site_of.get(name)
-        return (
-            not target.dialing and site not in self._linked and bool(target.addresses()) and not self._doubled(target)
-        )
+        site = self._site_at(name)
+        if target.dialing or site in self._linked or not target.addresses() or self._doubled(target):
+            return False
+        return site is None or not self._scarce() or self._has_place(site)
+
+    def _site_at(self, name: bytes | Address) -> bytes | None:
+        return name if isinstance(name, bytes) else self._site_of.get(name)
+
+    def _scarce(self) -> bool:
+        """Whether there are more members than links to have."""
+        return self._max_links < sum(isinstance(name, bytes) for name in self._targets)
+
+    def _has_place(self, site: bytes) -> bool:
+        """Whether a link to a site would stay beside those that there are, or are about to be."""
+        dialed = [self._site_at(name) for name, target in self._targets.items() if target.dialing]
+        taken = {*self._linked, *(each for each in dialed if each is not None)} - {site}
+        return len(taken) < self._max_links or site in beside(self._own_site, (*taken, site))
 
     def _doubled(self, target: _Target) -> bool:
         """An address of it is being dialed as a static one, or the static one as a member's: two links to one site."""

@@ -150,6 +150,14 @@ class PeerDriver:
         """Whether this node may offer anything."""
         self._carry_out(self.session.publish(allowed, self._now_ms()))
 
+    def wake(self) -> None:
+        """A cycle is wanted now."""
+        self._carry_out(self.session.wake(self._now_ms()))
+
+    def policy_changed(self, *, widened: bool) -> None:
+        """What may be offered is another now."""
+        self._carry_out(self.session.policy_changed(self._now_ms(), widened=widened))
+
     async def stopped(self) -> None:
         """Wait for jobs under way: what they commit is theirs to finish."""
         while pending := [task for task in self._tasks if not task.done()]:
@@ -283,7 +291,7 @@ class PeerDriver:
             self._spawn(self._store_told())
 
     async def _store_told(self) -> None:
-        while told := self.session.take_told():
+        while (told := self.session.take_told()) or not self._told_before:  # its first word counts, an empty one too
             anew, self._told_before = not self._told_before, True
             await self._jobs.told(self.peer, told, anew=anew)
             with suppress(TimeoutError):

@@ -40,7 +40,7 @@ class Finder:
         self._boot = boot
         self._key_of = key_of
         self._on_notice = on_notice
-        self._plan = DialPlan(settings.key.site, random.random)
+        self._plan = DialPlan(settings.key.site, random.random, max_links=settings.config.max_links)
         self._dialer = Dialer(self._plan, dial, now=time.monotonic, on_worked=on_worked, on_failed=on_failed)
         self._dialing: asyncio.Task[None] | None = None
         self._discovery: Discovery | None = None
@@ -89,6 +89,11 @@ class Finder:
     def came_from(self, site: bytes, address: Address) -> None:
         """A link that this site dialed is up."""
         self._plan.came_from(site, address)
+
+    def again(self, site: bytes) -> None:
+        """A link to this site was ended on purpose: another one is wanted at once."""
+        self._plan.again(site, time.monotonic())
+        self._dialer.wake()
 
     def unlinked(self, site: bytes, code: CloseCode | None) -> None:
         """The last link to this site is gone."""

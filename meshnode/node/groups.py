@@ -15,7 +15,7 @@ from meshnode.model.hlc import ZERO, Hlc
 from meshnode.model.site import site_text
 from meshnode.node.views import GroupView, LaggingView, table_text
 from meshnode.store.backlog import Allows
-from meshnode.store.lagging import Lagging
+from meshnode.store.lagging import HOLE, Lagging
 
 GROUPS_SHOWN: Final = 100  # of this node, and of one peer half of it on each side: the largest gaps
 BEHIND: Final = "behind"
@@ -52,10 +52,10 @@ class PeerGroups:
 
 
 def peer_groups(
-    applied: Mapping[GroupName, Hlc], told: Mapping[GroupName, Told], wants: Allows, name_of: _Names
+    applied: Mapping[GroupName, Hlc], told: Mapping[GroupName, Told], wants: Allows, takes: Allows, name_of: _Names
 ) -> PeerGroups:
-    """A peer against this node, within what it wants; `applied` are our watermarks."""
-    behind, ahead = list(_behind(applied, told, wants)), list(_ahead(applied, told))
+    """A peer against this node, within what it may get and what this node takes; `applied` are our watermarks."""
+    behind, ahead = list(_behind(applied, told, wants)), list(_ahead(applied, told, takes))
     largest = [each for side in (behind, ahead) for each in nsmallest(GROUPS_SHOWN // 2, side, _order)]
     return PeerGroups(
         behind=len(behind),
@@ -69,14 +69,18 @@ def lagging_views(
     here: Iterable[Lagging],
     applied: Mapping[GroupName, Hlc],
     told: Mapping[bytes, Mapping[GroupName, Told]],
+    takes: Allows,
     name_of: _Names,
 ) -> list[LaggingView]:
-    """This node against all that it knows of: what stopped here, then what peers told of; the largest gaps first."""
-    views = {each.group: _lagging_view(each, name_of) for each in here}
+    """This node against all that it knows of: what stopped here, then what peers told of; the largest gaps first.
+
+    Of tables that are not taken whole nothing is missing here.
+    """
+    views = {each.group: _lagging_view(each, name_of) for each in here if each.reason != HOLE or takes(*each.group[1:])}
     best: dict[GroupName, tuple[Hlc, bytes]] = {}
     for peer, words in told.items():
         for group, word in words.items():
-            if word.hlc > applied.get(group, ZERO) and group not in views:
+            if word.hlc > applied.get(group, ZERO) and group not in views and takes(*group[1:]):
                 best[group] = max(best.get(group, (ZERO, b"")), (word.hlc, peer))
     for group, (known, peer) in best.items():
         lagging = Lagging(group, applied.get(group, ZERO), known, MISSING)
@@ -91,10 +95,10 @@ def _behind(applied: Mapping[GroupName, Hlc], told: Mapping[GroupName, Told], wa
             yield Difference(group, BEHIND, hlc, word)
 
 
-def _ahead(applied: Mapping[GroupName, Hlc], told: Mapping[GroupName, Told]) -> Iterable[Difference]:
+def _ahead(applied: Mapping[GroupName, Hlc], told: Mapping[GroupName, Told], takes: Allows) -> Iterable[Difference]:
     for group, word in told.items():
         ours = applied.get(group)
-        if ours is None or ours < word.hlc:
+        if (ours is None or ours < word.hlc) and takes(*group[1:]):
             yield Difference(group, AHEAD, ours, word)
 
 

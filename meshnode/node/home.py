@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshnode.errors import CodecError, ConfigError, IdentityError, NotFoundError, UsageError
 from meshnode.limits import DEFAULT_PORT
-from meshnode.node.config import Config, config_text, load_config
+from meshnode.node.config import POLICY, Config, changed_text, config_text, load_config, with_setting
 
 if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
     from meshnode.model.site import SiteKey
@@ -181,6 +181,25 @@ class Home:
         """Keep a chosen port beside settings that their owner wrote without one."""
         if not self.config.port:
             write_private(self.port_path, f"{port}\n".encode())
+
+    @property
+    def renewed_key_path(self) -> Path:
+        """The key of the site that this home is about to become (`identity renew`)."""
+        return self.path / "site.key.new"
+
+    def change_policy(self, setting: str, value: Any) -> Config:
+        """Say one setting of the policy otherwise, in the file too; ConfigError for what it cannot be."""
+        if setting not in POLICY:
+            raise ConfigError(f"there is no policy {setting!r}: it has {', '.join(POLICY)}")
+        return self.change_setting(setting, value)
+
+    def change_setting(self, setting: str, value: Any) -> Config:
+        """Say one setting otherwise, in the file too."""
+        config = with_setting(load_config(self.config_path), setting, value)
+        kept = self.config_path.read_text(encoding="utf-8") if self.config_path.exists() else config_text(config)
+        write_private(self.config_path, changed_text(kept, setting, config).encode())
+        self.config = config
+        return config
 
     def write_config(self, config: Config) -> None:
         """Keep the settings of a new node; a file that its owner wrote before is left alone."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from meshnode.engine import inbox, invites, links, outbox
+from meshnode.engine import identity, inbox, invites, links, outbox
 from meshnode.engine.context import Context
 from meshnode.engine.engine import Engine
 from meshnode.engine.invites import Admission
@@ -29,9 +29,8 @@ T = TypeVar("T")
 class StoreJobs:
     """Implements `node.drive.Jobs` and `node.ceremony.Desk` over the node's storage."""
 
-    def __init__(self, storage: Storage, scope: Scope) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._scope = scope
 
     # --- a session's jobs
 
@@ -89,7 +88,7 @@ class StoreJobs:
                 adopt=job.adopt,
                 epoch=job.epoch,
                 frames=job.frames,
-                scope=self._scope,
+                scope=context.policy.scope,
                 checked=checked,
                 claims=job.claims,
             )
@@ -118,6 +117,11 @@ class StoreJobs:
     async def surface(self, kind: str, peer: bytes | None, text: str) -> None:
         """Store a notice."""
         await self._transact(lambda context, tx: context.surface(tx, kind, peer, text))
+
+    async def twin_seen(self, text: str) -> None:
+        """Another copy of this node runs: keep that until its owner chose."""
+        await self._run(identity.twin_seen)
+        await self.surface("twin", None, text)
 
     async def surface_all(self, peer: bytes, noticed: Mapping[str, tuple[int, str]]) -> None:
         """Store what one link surfaced: how often each kind, and its last text."""

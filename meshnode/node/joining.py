@@ -62,7 +62,7 @@ async def _join(home: Home, invite: Invite, name: str, timeout_s: float) -> Join
     key = home.write_site_key(secrets.token_bytes(SEED_BYTES))
     if key.site == invite.site:
         raise UsageError("this invite was made by this very device")
-    joined, address = await _pair(invite, key, name, timeout_s)
+    joined, address = await pair(invite, key, name, timeout_s)
     settle_joined(home, key, invite, name, joined.records, address)
     return JoinView(
         site=site_text(key.site),
@@ -75,7 +75,8 @@ async def _join(home: Home, invite: Invite, name: str, timeout_s: float) -> Join
     )
 
 
-async def _pair(invite: Invite, key: SiteKey, name: str, timeout_s: float) -> tuple[Joined, str]:
+async def pair(invite: Invite, key: SiteKey, name: str, timeout_s: float) -> tuple[Joined, str]:
+    """Run the ceremony with this key; what the inviter gave, and where it answered."""
     search = _Search(invite)
     async with _endpoint(EndpointIdentity.create(invite.mesh_id, key, wall_ms())) as endpoint, search.looking():
         try:

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from ipaddress import ip_address
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from meshnode.engine import retention
+from meshnode.engine import identity, retention
 from meshnode.engine.engine import Engine
 from meshnode.engine.forget import forget, unforget
 from meshnode.engine.invites import create_invite
 from meshnode.engine.membership import load_membership
+from meshnode.engine.policy import PolicyChange, classify, take_policy
 from meshnode.engine.registry import TableSpec
 from meshnode.engine.write import LocalChange
-from meshnode.errors import NotFoundError, UsageError
+from meshnode.errors import IdentityError, NotFoundError, UsageError
 from meshnode.limits import INVITE_TTL_MS
 from meshnode.model.event import Event
+from meshnode.model.member import Member
 from meshnode.model.membership import Membership
 from meshnode.model.site import mesh_tag, short_text, site_text
-from meshnode.node import following, keeping, reading
+from meshnode.node import following, keeping, reading, syncing
 from meshnode.node.api import ROWS_PER_PAGE
 from meshnode.node.checking import check_report
+from meshnode.node.config import Config, policy_of
 from meshnode.node.explaining import explanation
 from meshnode.node.groups import GROUPS_SHOWN
-from meshnode.node.home import Home
+from meshnode.node.home import INCARNATION_BYTES, Home
+from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_value
 from meshnode.node.peering import Heard, Mesh, lagging_now, peer_views, read_mesh, wait_result
 from meshnode.node.storage import Storage, wall_ms
@@ -35,20 +40,26 @@ from meshnode.node.views import (
     ChangeView,
     CheckReport,
     ForgetReport,
+    FrontierView,
     HistoryRequest,
+    IdentityView,
     ImportReport,
     InviteView,
     PeerView,
+    PolicyView,
     Receipt,
     RetentionReport,
     RowChange,
     RowExplanation,
     RowView,
     Status,
+    SyncRequest,
+    SyncStateView,
     TableDigest,
     TableView,
     Values,
     WaitResult,
+    parse_class,
     parse_table,
     table_text,
 )
@@ -139,17 +150,79 @@ class LocalNode:
             if place == before:
                 await self.storage.changed.wait(rung, self._poll_s())
 
+    async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:
+        """Both streams to each other member, or to one."""
+        heard = self._heard()  # of the event loop
+        return await self.storage.read(lambda tx: syncing.sync_states(tx, self._others(tx, peer), heard, wall_ms()))
+
+    async def frontier(self, peer: str | None = None) -> list[FrontierView]:
+        """The causal frontier, or one member's slot."""
+
+        def read(tx: Tx) -> list[FrontierView]:
+            own, wanted = meta.read_bytes(tx, meta.SITE), None if peer is None else self._others(tx, peer)
+            return syncing.frontier_views(tx, self._membership(tx), own, wanted)
+
+        return await self.storage.read(read)
+
+    async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
+        """Ask, durably, and start a cycle where a node runs."""
+        named = None if table is None else parse_table(table)
+        members = [each for each in await self.storage.read(lambda tx: self._others(tx, peer)) if each.cutoff is None]
+        linked = self._linked()
+        asked = await self.storage.write(lambda engine: syncing.ask_members(engine.context, members, named, linked))
+        await self._wake([each.site for each in members])
+        return SyncRequest(asked=asked)
+
     # --- writing
 
     async def add_table(
-        self, table: str, key: Mapping[str, str], columns: Mapping[str, str], *, own_numbers: bool = False
+        self,
+        table: str,
+        key: Mapping[str, str],
+        columns: Mapping[str, str],
+        *,
+        own_numbers: bool = False,
+        table_class: str | None = None,
     ) -> TableView:
         """Create and register a table, or register one that exists."""
         schema, name = parse_table(table)
-        spec = TableSpec(schema, name, dict(key), dict(columns), own_numbers)
-        await self._write(lambda engine: engine.register_table(spec))
+        wanted = None if table_class is None else parse_class(table_class)
+        spec = TableSpec(schema, name, dict(key), dict(columns), own_numbers, wanted)
+        linked = self._linked()
+
+        def register(engine: Engine) -> bool:
+            before = engine.context.policy_generation
+            engine.register_table(spec, linked=linked)
+            return engine.context.policy_generation != before
+
+        if await self._write(register):
+            await self._policy_changed(PolicyChange(narrowed=True, widened=True))
         text = table_text(schema, name)
         return next(view for view in await self.tables() if view.table == text)
+
+    async def classify(self, table: str, table_class: str) -> PolicyView:
+        """Say what a table is to the mesh."""
+        (schema, name), wanted, linked = parse_table(table), parse_class(table_class), self._linked()
+        await self._policy_changed(
+            await self.storage.write(lambda engine: classify(engine.context, schema, name, wanted, linked=linked))
+        )
+        return await self.policy()
+
+    async def policy(self) -> PolicyView:
+        """The policy as the settings say it, and the classes of tables."""
+        config, classes = self._settings_now(), await self.storage.read(reading.table_classes)
+        return PolicyView(
+            scope=config.scope,
+            replicate_raw_ingress=config.replicate_raw_ingress,
+            replay_budget_days=config.replay_budget_days,
+            classes=classes,
+        )
+
+    async def set_policy(self, setting: str, value: Any) -> PolicyView:
+        """Change a setting in `config.toml`, and put it in force."""
+        await asyncio.to_thread(self.home.change_policy, setting, value)
+        await self._put_in_force(self.home.config)
+        return await self.policy()
 
     async def put(self, table: str, key: Values, columns: Values) -> Receipt:
         """Write these columns of one row."""
@@ -205,6 +278,17 @@ class LocalNode:
         await self._ask()
         return ForgetReport(table=text, undone=True, asked=asked)
 
+    async def resume(self) -> IdentityView:
+        """This copy is the device."""
+        incarnation = secrets.token_bytes(INCARNATION_BYTES)
+        asked = await self.storage.write(lambda engine: identity.resume(engine.context, incarnation))
+        await asyncio.to_thread(self.home.write_incarnation, incarnation)
+        await self._resumed()
+        status = await self.status()
+        return IdentityView(
+            site=status.site, short=status.short, name=status.name, publishing=status.publishing, asked=asked
+        )
+
     async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
         """Open an invite (profile §10)."""
         addresses = self._invite_addresses()
@@ -242,6 +326,27 @@ class LocalNode:
     def _invite_addresses(self) -> list[str]:
         return addresses_of(self.home.config.listen, self.home.port)
 
+    def _settings_now(self) -> Config:
+        return self.home.config
+
+    def _linked(self) -> frozenset[bytes]:
+        return frozenset()
+
+    async def _policy_changed(self, change: PolicyChange) -> None:
+        """What follows from it for peers is stored: a running node tells its links."""
+
+    async def _put_in_force(self, config: Config) -> None:
+        policy, linked = policy_of(config), self._linked()
+        await self._policy_changed(
+            await self.storage.write(lambda engine: take_policy(engine.context, policy, linked=linked))
+        )
+
+    async def _resumed(self) -> None:
+        """Only a running node publishes."""
+
+    async def _wake(self, sites: Sequence[bytes]) -> None:
+        """Only a running node has cycles."""
+
     async def _ask(self) -> None:
         """New requests are stored: a running node sends them now, any other at its next links."""
 
@@ -258,7 +363,16 @@ class LocalNode:
         return _receipt(table, await self._write(lambda engine: engine.write(changes)))
 
     def _mesh(self, tx: Tx, heard: Mapping[bytes, Heard]) -> Mesh:
-        return read_mesh(tx, self._membership(tx), meta.read_bytes(tx, meta.SITE), heard)
+        return read_mesh(tx, self._membership(tx), meta.read_bytes(tx, meta.SITE), heard, wall_ms())
+
+    def _incarnation(self) -> bytes | None:
+        try:
+            return self.home.incarnation()
+        except IdentityError:
+            return None  # `up` says what is wrong with the file
+
+    def _others(self, tx: Tx, named: str | None) -> list[Member]:
+        return syncing.others_named(tx, self._membership(tx), meta.read_bytes(tx, meta.SITE), named)
 
     def _status(self, tx: Tx, heard: Mapping[bytes, Heard]) -> Status:
         mesh = self._mesh(tx, heard)
@@ -285,6 +399,7 @@ class LocalNode:
             held=waiting,
             waiting=queries.held_tables(tx) if waiting else {},
             open_invites=invites.open_count(tx, wall_ms()),
+            publishing=identity.may_publish(tx, self._incarnation()),
             notices=reading.notice_views(tx),
             lagging=lagging[:GROUPS_SHOWN],
             lagging_more=max(len(lagging) - GROUPS_SHOWN, 0),
@@ -294,6 +409,8 @@ class LocalNode:
 @asynccontextmanager
 async def open_local(home: Home, *, writing: bool) -> AsyncIterator[LocalNode]:
     """The store of a node that does not run; whoever writes holds the home's lock."""
+    if writing:
+        finish_renewal(home)
     key = home.site_key() if writing else None
     storage = await asyncio.to_thread(Storage.open, home.database_path, key)
     try:

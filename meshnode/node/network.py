@@ -6,19 +6,28 @@ import asyncio
 import errno
 import logging
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from meshnode.engine.policy import PolicyChange
 from meshnode.errors import CloseCode, MeshError, TransportError
 from meshnode.limits import INTRODUCE_BYTES
 from meshnode.model.delivery import Committed
-from meshnode.model.frames import Hello
+from meshnode.model.frames import FEATURE_COVERING, Hello
 from meshnode.model.membership import Membership
 from meshnode.model.pairing import NONCE_BYTES, Ends
 from meshnode.model.site import short_text
 from meshnode.net.addresses import Address, parse_address
-from meshnode.net.endpoint import ALPN_PAIRING, ALPN_SYNC, Admission, Endpoint, EndpointIdentity, Link
+from meshnode.net.endpoint import (
+    ALPN_PAIRING,
+    ALPN_SYNC,
+    Admission,
+    Endpoint,
+    EndpointConfig,
+    EndpointIdentity,
+    Link,
+)
 from meshnode.node.ceremony import UnknownInvites, invite_over
 from meshnode.node.dialing import Attempt
 from meshnode.node.drive import Ending, Hooks, PeerDriver
@@ -27,6 +36,7 @@ from meshnode.node.jobs import StoreJobs
 from meshnode.node.peering import Heard
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
+from meshnode.node.views import HOW_TO_CHOOSE
 from meshnode.store import invites, peers
 from meshnode.store.database import Tx
 from meshnode.sync.greeting import Greeting
@@ -45,7 +55,7 @@ class Network:
 
     def __init__(self, settings: NetworkSettings, storage: Storage) -> None:
         self.settings = settings
-        self.jobs = StoreJobs(storage, settings.scope)
+        self.jobs = StoreJobs(storage)
         self.publishing = settings.publishing
         self._storage = storage
         self._boot = secrets.token_bytes(BOOT_BYTES)
@@ -106,6 +116,7 @@ class Network:
             admit=self._admit,
             on_link=self._linked,
             on_notice=self._notice,
+            config=EndpointConfig(live_links=self.settings.config.max_links, yields=True),
         )
 
     async def stop(self, code: CloseCode, reason: str) -> None:
@@ -152,6 +163,22 @@ class Network:
         """Answer pairing until then."""
         self._answer_until = max(self._answer_until, until_ms)
 
+    @property
+    def linked(self) -> frozenset[bytes]:
+        """The sites with a link whose session hears of what changes."""
+        return frozenset(driver.peer for driver in self._drivers.values())
+
+    async def policy_changed(self, change: PolicyChange) -> None:
+        """Another policy is in force: what hellos say of it takes a new link (profile §8), the rest is told here."""
+        for driver in list(self._drivers.values()):
+            if change.scope:
+                driver.goodbye(CloseCode.DONE, "its scope is another now: a new link follows")
+                self._finder.again(driver.peer)
+            else:
+                driver.policy_changed(widened=not change.narrowed)
+        if not change.scope:
+            await self.ask()
+
     async def membership_changed(self) -> None:
         """Judge links, dials and sightings again, and ask for what a new standing makes acceptable (profile §9)."""
         self._generation = self._storage.engine.context.generation
@@ -159,6 +186,17 @@ class Network:
         self._introduction = shown if sum(map(len, shown)) + _ITEM_HEAD * len(shown) < INTRODUCE_BYTES else ()
         self._endpoint.recheck()
         self._finder.members(self._members())
+        await self.ask()
+
+    async def wake(self, sites: Iterable[bytes]) -> None:
+        """A cycle with these sites now: ask, offer again, look at what stands still, dial whoever is not linked."""
+        wanted = set(sites)
+        for driver in self._live():
+            if driver.peer in wanted:
+                driver.wake()
+                wanted.discard(driver.peer)
+        for site in wanted:
+            self._finder.again(site)
         await self.ask()
 
     async def ask(self) -> None:
@@ -189,7 +227,8 @@ class Network:
             name=self.settings.name,
             software=self.settings.software,
             boot=self._boot,
-            scope=self.settings.scope.patterns,
+            scope=self._storage.engine.context.policy.scope.patterns,
+            features=(FEATURE_COVERING,),
             introduce=() if self._is_known_to(link.site) else self._introduction,
         )
         session = Session(greeting, link.site, admitted=link.admitted)
@@ -280,8 +319,17 @@ class Network:
         self.publishing = False
         for driver in self._live():
             driver.publish(False)
-        text = f"{short_text(peer)} saw another copy of this node alive: stop one of them, then start this one again"
-        self._spawn(self.jobs.surface("twin", None, text))
+        text = f"{short_text(peer)} saw another copy of this node alive, so neither offers anything: {HOW_TO_CHOOSE}"
+        self._spawn(self.jobs.twin_seen(text))
+
+    async def resumed(self) -> None:
+        """The owner said that this copy is the device: publish, but author nothing before its own history came back."""
+        self.publishing = True
+        for driver in self._live():
+            driver.publish(True)
+            self._asked.add(driver.peer)
+        self._waits_until = asyncio.get_running_loop().time() + RECOVERY_S
+        await self.ask()
 
     # --- pairing
 
@@ -338,10 +386,14 @@ class Network:
             opened_by_us=driver.link.opened_by_us,
             note="",
             told=dict(driver.session.peer_watermarks),
-            allows=driver.offered.scope.contains if driver.session.hello is not None else None,
+            newest=None if driver.session.peer_told else self._heard.get(driver.peer, Heard()).newest,
+            offered=driver.offered if driver.session.hello is not None else None,
+            stopped=driver.session.stopped,
         )
 
     def _notice(self, kind: str, site: bytes | None, text: str) -> None:
+        if kind == "twin" and site == self.settings.key.site and self.publishing:
+            self._stop_publishing(site)  # it answered a dial of this very node
         self._spawn(self.jobs.surface(kind, site, text))
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from meshnode.engine.engine import Engine
-from meshnode.engine.links import note_scope
-from meshnode.errors import BusyError, CloseCode, ConfigError, ProtocolError
+from meshnode.engine.identity import may_publish
+from meshnode.engine.policy import PolicyChange
+from meshnode.errors import BusyError, CloseCode
 from meshnode.limits import INVITE_TTL_MS
 from meshnode.model.membership import Membership
-from meshnode.model.scope import Scope
 from meshnode.node.bell import Bell
-from meshnode.node.config import Config
+from meshnode.node.config import POLICY, Config, load_config
 from meshnode.node.founding import found
 from meshnode.node.home import Home, default_home
+from meshnode.node.identity import finish_renewal
 from meshnode.node.keeping import keep_house
 from meshnode.node.local import SOFTWARE, LocalNode, addresses_of
 from meshnode.node.lock import LOCK_WAIT_S, HomeLock, lock_alone
@@ -30,10 +32,12 @@ from meshnode.node.network import Network
 from meshnode.node.peering import Heard, wait_result
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
-from meshnode.node.views import InviteView, Status, WaitResult
+from meshnode.node.views import HOW_TO_CHOOSE, InviteView, PolicyView, Status, WaitResult
 from meshnode.store.database import Tx
 
 T = TypeVar("T")
+
+LOG = logging.getLogger("meshnode.node")
 
 WAIT_LOOK_S = 1.0  # seconds at most between two looks of `wait`
 
@@ -94,9 +98,11 @@ class Node(LocalNode):
             await found(self.home, name=(self._config and self._config.name) or platform.node() or "meshnode")
         self.home = Home.load(self.home.path)
         self._config = self._config or self.home.config
+        finish_renewal(self.home)
         key = self.home.site_key()
         self._storage = await asyncio.to_thread(Storage.open, self.home.database_path, key)
         engine = self.storage.engine
+        self._said = self.home.config
         self._settings = NetworkSettings(
             key=key,
             mesh_id=engine.context.mesh_id,
@@ -104,10 +110,9 @@ class Node(LocalNode):
             software=SOFTWARE,
             config=msgspec.structs.replace(self._config, port=self._config.port or self.home.port),
             port_asked=self._config.port not in (0, self.home.port),
-            scope=_scope(self._config),
-            publishing=engine.incarnation == self.home.incarnation(),
+            publishing=await self._may_publish(),
         )
-        await self.storage.write(lambda engine: note_scope(engine.context, self._settings.scope))
+        await self._put_in_force(self._config)
         self._started_ms = wall_ms()
         await self._connect()
         self._housekeeping = asyncio.create_task(keep_house(self.storage), name="meshnode-house")
@@ -127,6 +132,7 @@ class Node(LocalNode):
             self._lock.release()
 
     async def _connect(self) -> None:
+        self._settings = replace(self._settings, publishing=await self._may_publish())
         network = Network(self._settings, self.storage)
         await network.start()
         self._network = network
@@ -140,7 +146,7 @@ class Node(LocalNode):
     async def _warn_of_copy(self) -> None:
         """The database was copied or restored alone (profile §8): say so, and offer nothing until somebody chose."""
         assert self._network is not None
-        text = "the database is not the one of this home: nothing is offered to others until its owner chose"
+        text = f"the database may be a copy, so nothing is offered to others until its owner chose: {HOW_TO_CHOOSE}"
         await self._network.jobs.surface("incarnation", None, text)
 
     # --- what a running node does otherwise
@@ -189,7 +195,44 @@ class Node(LocalNode):
             elif not online:
                 await self._disconnect()
 
+    async def set_policy(self, setting: str, value: Any) -> PolicyView:
+        """Change a setting in `config.toml`, and put it in force, whatever this run was started with."""
+        async with self._switching:
+            await asyncio.to_thread(self.home.change_policy, setting, value)
+            self._said = self.home.config
+            await self._follow([setting])
+        return await self.policy()
+
+    async def reload(self) -> PolicyView:
+        """Read `config.toml` again and put in force what it now says of the policy; the rest takes a new start."""
+        async with self._switching:
+            said = await asyncio.to_thread(load_config, self.home.config_path)
+            other = [name for name in said.__struct_fields__ if getattr(said, name) != getattr(self._said, name)]
+            self.home.config = self._said = said
+            await self._follow([name for name in other if name in POLICY])
+            waiting = [name for name in other if name not in POLICY]
+            if waiting:
+                LOG.warning("config.toml was read again: %s changes at the next start", ", ".join(waiting))
+        return await self.policy()
+
     # --- what LocalNode leaves open
+
+    def _settings_now(self) -> Config:
+        assert self._config is not None
+        return self._config
+
+    def _linked(self) -> frozenset[bytes]:
+        return self._network.linked if self._network is not None else frozenset()
+
+    async def _follow(self, settings: Sequence[str]) -> None:
+        """Take these settings over from the file."""
+        changed = {name: getattr(self._said, name) for name in settings}
+        self._config = msgspec.structs.replace(self._settings_now(), **changed)
+        await self._put_in_force(self._config)
+
+    async def _policy_changed(self, change: PolicyChange) -> None:
+        if self._network is not None and change.any:
+            await self._network.policy_changed(change)
 
     def _membership(self, _tx: Tx) -> Membership:
         return self.storage.engine.context.membership
@@ -207,6 +250,19 @@ class Node(LocalNode):
         port = self._network.port if self._network is not None else self._settings.config.port
         return addresses_of(self._settings.config.listen, port)
 
+    async def _wake(self, sites: Sequence[bytes]) -> None:
+        if self._network is not None:
+            await self._network.wake(sites)
+
+    async def _may_publish(self) -> bool:
+        beside = self.home.incarnation()
+        return await self.storage.read(lambda tx: may_publish(tx, beside))
+
+    async def _resumed(self) -> None:
+        self._settings = replace(self._settings, publishing=True)
+        if self._network is not None:
+            await self._network.resumed()
+
     async def _ask(self) -> None:
         if self._network is not None:
             await self._network.ask()
@@ -218,10 +274,3 @@ class Node(LocalNode):
         if self._network is not None:
             self._network.log_grew()
         return result
-
-
-def _scope(config: Config) -> Scope:
-    try:
-        return Scope(tuple(config.scope))
-    except ProtocolError as error:
-        raise ConfigError(f"scope: {error}") from error

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
-from meshnode.engine.offer import everything
+from meshnode.engine.offer import Filter
 from meshnode.errors import CorruptStateError
 from meshnode.model.delivery import PATH, GroupName, Told
 from meshnode.model.hlc import ZERO, Hlc
 from meshnode.model.member import Member
 from meshnode.model.membership import Membership
+from meshnode.model.policy import Policy, TableClass
 from meshnode.model.site import short_text, site_text
 from meshnode.node.groups import PeerGroups, lagging_views, peer_groups
 from meshnode.node.views import BehindView, LaggingView, PeerView, WaitResult
-from meshnode.store import peers, told, watermarks
-from meshnode.store.backlog import Allows, Backlog, backlog, groups_ahead, groups_rejected, sites_ahead
+from meshnode.store import peers, policies, told, watermarks
+from meshnode.store.backlog import Backlog, backlog, groups_ahead, groups_rejected, sites_ahead
 from meshnode.store.database import Tx
 from meshnode.store.lagging import lagging
 
@@ -29,8 +31,9 @@ class Heard:
     opened_by_us: bool | None = None
     note: str = ""
     told: Mapping[GroupName, Told] = field(default_factory=dict)  # its watermarks on the last link; else those on disk
-    newest: Hlc | None = None  # its newest own event, as its hello said
-    allows: Allows | None = None  # what it asked for; None: as its last hello on disk has it
+    newest: Hlc | None = None  # its newest own event, as its hello said; None once it told its watermarks
+    offered: Filter | None = None  # what it asked for; None: as its last hello on disk has it
+    stopped: str = ""  # why our stream to it stands still
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,9 @@ class Mesh:
     rows: Mapping[bytes, peers.PeerRow]
     applied: Mapping[GroupName, Hlc]  # our watermarks
     told: Mapping[bytes, Mapping[GroupName, Told]]  # by peer, of members' groups
+    policy: Policy
+    classes: Mapping[tuple[str, str], TableClass]  # of the tables that are not simply shared
+    now_ms: int
 
     def name_of(self, site: bytes) -> str:
         """What people call a site."""
@@ -54,8 +60,20 @@ class Mesh:
         """The other members in site order."""
         return [member for member in self.membership.members() if member.site != self.own]
 
+    def class_of(self, schema: str, table: str) -> TableClass:
+        """What a table is to the mesh, as this node says."""
+        return self.classes.get((schema, table), TableClass.SHARED)
 
-def read_mesh(tx: Tx, membership: Membership, own: bytes, heard: Mapping[bytes, Heard]) -> Mesh:
+    def takes(self, schema: str, table: str) -> bool:
+        """Whether this node takes every event of a table: in any other one it can be behind nobody."""
+        return self.policy.takes_whole(schema, table, self.class_of(schema, table))
+
+    def gives(self, schema: str, table: str) -> bool:
+        """Whether this node lets every event of a table out: in any other one nobody can be behind it."""
+        return self.policy.days(self.class_of(schema, table)) == inf
+
+
+def read_mesh(tx: Tx, membership: Membership, own: bytes, heard: Mapping[bytes, Heard], now_ms: int) -> Mesh:
     """Read what all views share."""
     words = {}
     for site in membership.by_site:
@@ -67,7 +85,13 @@ def read_mesh(tx: Tx, membership: Membership, own: bytes, heard: Mapping[bytes, 
         }
     words.pop(own, None)
     applied = {(each.site, each.schema, each.table): each.hlc for each in watermarks.all_watermarks(tx)}
-    return Mesh(tx, membership, own, heard, peers.all_heard(tx), applied, words)
+    policy, classes = policies.read(tx), policies.classes(tx)
+    return Mesh(tx, membership, own, heard, peers.all_heard(tx), applied, words, policy, classes, now_ms)
+
+
+def offered_to(tx: Tx, site: bytes, heard: Heard) -> Filter:
+    """What a peer asked for: on its last link, or before, as it is on disk."""
+    return heard.offered or Filter(peers.scope_of(tx, site))
 
 
 def peer_views(mesh: Mesh) -> list[PeerView]:
@@ -78,17 +102,24 @@ def peer_views(mesh: Mesh) -> list[PeerView]:
 
 def lagging_now(mesh: Mesh) -> list[LaggingView]:
     """The groups that this node itself is behind in, the largest gaps first."""
-    return lagging_views(lagging(mesh.tx, mesh.own), mesh.applied, mesh.told, mesh.name_of)
+    return lagging_views(lagging(mesh.tx, mesh.own), mesh.applied, mesh.told, mesh.takes, mesh.name_of)
 
 
 def _peer_view(mesh: Mesh, member: Member, addresses: Sequence[str]) -> PeerView:
     tx, row, heard = mesh.tx, mesh.rows.get(member.site), mesh.heard.get(member.site, Heard())
-    note, stuck, open_with, groups = heard.note, False, Backlog(), PeerGroups()
+    note, stuck = heard.stopped or heard.note, bool(heard.stopped)
+    open_with, groups = Backlog(), PeerGroups()
     try:
-        wants = heard.allows or peers.scope_of(tx, member.site).contains
-        open_with = backlog(tx, member.site, PATH, wants)
+        wants = offered_to(tx, member.site, heard).scope.contains
+        open_with = backlog(tx, member.site, PATH, wants, mesh.now_ms)
         if member.cutoff is None:  # nothing goes to a retired one any more
-            groups = peer_groups(mesh.applied, mesh.told[member.site], wants, mesh.name_of)
+            groups = peer_groups(
+                mesh.applied,
+                mesh.told[member.site],
+                lambda schema, table: wants(schema, table) and mesh.gives(schema, table),
+                mesh.takes,
+                mesh.name_of,
+            )
     except CorruptStateError as error:
         note, stuck = str(error), True
     return PeerView(
@@ -103,7 +134,7 @@ def _peer_view(mesh: Mesh, member: Member, addresses: Sequence[str]) -> PeerView
         software=row.software if row else "",
         last_seen_ms=row.last_seen_ms if row else None,
         clock_offset_ms=row.clock_offset_ms if row else None,
-        behind=open_with.events_behind + open_with.records_behind + open_with.unanswered,
+        behind=open_with.events_behind + open_with.records_behind + open_with.unanswered + open_with.backfills,
         ahead=_ahead(mesh, member.site, heard) + open_with.requests,
         in_flight=open_with.staged,
         stuck=stuck,
@@ -117,11 +148,11 @@ def _peer_view(mesh: Mesh, member: Member, addresses: Sequence[str]) -> PeerView
 
 
 def _ahead(mesh: Mesh, site: bytes, heard: Heard) -> int:
-    """Groups in which the peer told of later events, and whether it authored something that is not here."""
+    """Groups that this node takes in which the peer told of later events, and whether it authored something else."""
     newest = {} if heard.newest is None else {site: heard.newest}
     words = heard.told or mesh.told[site]
     later = {group: word.hlc for group, word in words.items() if word.hlc > mesh.applied.get(group, ZERO)}
-    not_here = groups_ahead(mesh.tx, later, everything) + len(sites_ahead(mesh.tx, newest))
+    not_here = groups_ahead(mesh.tx, later, mesh.takes) + len(sites_ahead(mesh.tx, newest))
     return not_here + groups_rejected(mesh.tx, site)
 
 

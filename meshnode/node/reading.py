@@ -6,7 +6,7 @@ from itertools import islice
 
 from meshnode.codec import cbor
 from meshnode.node.views import ColumnView, NoticeView, RowView, TableDigest, TableView, Values, table_text
-from meshnode.store import queries
+from meshnode.store import policies, queries
 from meshnode.store.database import Tx
 from meshnode.store.notices import Notice
 from meshnode.store.tables import Destination
@@ -35,9 +35,15 @@ def table_views(tx: Tx) -> list[TableView]:
                 rows=rows,
                 withheld=withheld,
                 horizon=(entry.horizon.physical, entry.horizon.logical) if any(entry.horizon) else None,
+                table_class=entry.table_class.value,
             )
         )
     return views
+
+
+def table_classes(tx: Tx) -> dict[str, str]:
+    """The tables that are not simply shared, by name."""
+    return {table_text(*name): each.value for name, each in sorted(policies.classes(tx).items())}
 
 
 def one_row(tx: Tx, schema: str, name: str, key: Values) -> RowView | None:

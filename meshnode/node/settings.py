@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshnode.model.scope import Scope
 from meshnode.model.site import SiteKey
 from meshnode.node.config import Config
 
@@ -19,5 +18,4 @@ class NetworkSettings:
     software: str
     config: Config  # its port is the chosen one
     port_asked: bool  # whoever started the node named the port: another one will not do
-    scope: Scope
     publishing: bool  # False while it is not known which copy of the database this is (profile §8)

@@ -23,6 +23,7 @@ from meshnode.node.noticelog import NoticeLog
 from meshnode.store.database import Database, Tx
 from meshnode.store.notices import Notice
 from meshnode.store.reader import Reader
+from meshnode.store.schema import check_readable
 from meshnode.store.writer import writer_executor
 
 T = TypeVar("T")
@@ -60,7 +61,14 @@ class Storage:
         if not path.exists():
             raise StoreError(f"the database {path} is missing: restore it from a backup, or join again in a new home")
         if key is None:
-            return cls(path, None)
+            storage = cls(path, None)
+            try:
+                with storage._reader.snapshot() as tx:
+                    check_readable(tx)
+            except BaseException:
+                storage._close()
+                raise
+            return storage
         return cls(path, Engine.open(Database(path, sqlite=sqlite3), environment(), key))
 
     @property

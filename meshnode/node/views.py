@@ -11,9 +11,17 @@ from typing import Any, TypeAlias
 import msgspec
 
 from meshnode.errors import UsageError
+from meshnode.model.policy import TableClass
 
 Values: TypeAlias = dict[str, Any]
 """Column name to null, bool, integer, float, text or byte string (profile §4)."""
+
+
+HOW_TO_CHOOSE = (
+    "on the copy that goes on as this device run `meshnode identity resume`; on the other one `meshnode identity renew "
+    "INVITE`, with an invite that `meshnode invite` makes on a device which may let others in"
+)
+"""What to do where two copies of one device run (profile §8)."""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +93,77 @@ class PeerView(View, frozen=True, kw_only=True):
     groups_more: int = 0  # beyond those
 
 
+class StagedView(View, frozen=True, kw_only=True):
+    """One frame in flight to a peer."""
+
+    no: int
+    kind: str  # events, records, events again, records again, answered
+    items: int
+    bytes: int
+    attempts: int  # how often it was sent again
+
+
+class RequestView(View, frozen=True, kw_only=True):
+    """Something that one node asks of another until it is answered (profile §8)."""
+
+    id: str
+    what: str  # as `table main.notes` or `site 1eed29b1`
+
+
+class SyncStateView(View, frozen=True, kw_only=True):
+    """Both delivery streams between this node and one peer (NEOTH operations)."""
+
+    site: str
+    short: str
+    name: str
+    linked: bool = False
+    path: str
+    cursor: int  # log position up to which the peer acknowledged everything
+    record_cursor: int
+    settled_no: int  # the last frame that it acknowledged
+    staged: list[StagedView] = []
+    next_inbound: int = 0  # number of the peer's next frame, 0 before it opened a stream
+    lag_events: int = 0  # events that the peer should get and has not acknowledged
+    lag_records: int = 0
+    lag_ms: int = 0  # how long ago the first of those events was written, by its own clock
+    reoffers: int = 0  # events and records that are offered again: rejected, or asked for
+    rejected: int = 0  # of them, those that wait for the next cycle
+    backfills: list[str] = []  # tables of which more is to be offered again
+    asked: list[RequestView] = []  # of ours, not answered
+    unanswered: list[str] = []  # ids of the peer's requests that are not marked answered
+    last_error: str = ""
+    stuck: bool = False  # something cannot be read: that stream stands still, its cursor unmoved
+    why: str = ""
+
+
+class FrontierView(View, frozen=True, kw_only=True):
+    """One slot of the causal frontier: evidence of order, and of nothing else (NEOTH)."""
+
+    site: str
+    short: str
+    name: str
+    counter: int
+    local: bool = False  # this node's own slot
+    evidence: str = "ordering"
+
+
+class AskedView(View, frozen=True, kw_only=True):
+    """What one peer was asked for."""
+
+    site: str
+    short: str
+    name: str
+    linked: bool  # the request is on its way; otherwise it waits for the next link
+    id: str
+    table: str  # its name, or * for every one
+
+
+class SyncRequest(View, frozen=True, kw_only=True):
+    """The receipt of a request: durable until each peer has answered."""
+
+    asked: list[AskedView]
+
+
 class Status(View, frozen=True, kw_only=True):
     """One node at one moment."""
 
@@ -135,6 +214,16 @@ class TableView(View, frozen=True, kw_only=True):
     rows: int = 0
     withheld: int = 0
     horizon: tuple[int, int] | None = None
+    table_class: str = "shared"  # shared, raw or private (NEOTH)
+
+
+class PolicyView(View, frozen=True, kw_only=True):
+    """What of this node may cross the mesh (NEOTH, content and privacy)."""
+
+    scope: list[str]  # what it takes; empty is everything
+    replicate_raw_ingress: bool
+    replay_budget_days: int  # 0: no bound
+    classes: dict[str, str] = {}  # tables that are not simply shared
 
 
 class RowView(View, frozen=True, kw_only=True, repr_omit_defaults=True):
@@ -287,6 +376,16 @@ class TableDigest(View, frozen=True, kw_only=True):
     rows: int
 
 
+class IdentityView(View, frozen=True, kw_only=True):
+    """Which site this home is, after its owner chose (profile §8)."""
+
+    site: str
+    short: str
+    name: str
+    publishing: bool
+    asked: int = 0  # peers asked for this site's own events
+
+
 class DifferenceView(View, frozen=True, kw_only=True):
     """One thing that is not what the log says."""
 
@@ -338,6 +437,14 @@ def parse_table(text: str) -> tuple[str, str]:
     if not schema or not name or "." in name:
         raise UsageError(f"{text!r} names no table: write NAME, or SCHEMA.NAME")
     return schema, name
+
+
+def parse_class(text: str) -> TableClass:
+    """The class of a table by its name."""
+    try:
+        return TableClass(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no class of tables: there are {', '.join(TableClass)}") from None
 
 
 def table_text(schema: str, name: str) -> str:

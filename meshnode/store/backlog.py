@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from meshnode.model.delivery import GroupName
 from meshnode.model.hlc import ZERO, Hlc
+from meshnode.model.policy import TableClass
+from meshnode.store import policies
 from meshnode.store.delivery import EVENTS_AGAIN, RECORDS_AGAIN, Reads, Stream, read_outbound, read_staged
 from meshnode.store.inbound import read_inbound
 from meshnode.store.reoffers import EVENT, RECORD
@@ -17,6 +19,8 @@ from meshnode.store.u64 import from_sql, to_sql
 
 Allows = Callable[[str, str], bool]
 """Whether the peer should get events of this schema and table: its scope and our policy."""
+
+OLDEST_LOOKED_AT = 8_192  # log rows among which the first unacknowledged event is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Backlog:
     attempts: int = 0  # how often the oldest of them was sent again
     reoffers: int = 0  # events and records that the peer rejected or asked for
     unanswered: int = 0  # requests of the peer that are not marked answered
+    backfills: int = 0  # tables whose events are still to be put among those to offer again
     requests: int = 0  # requests of ours that the peer has not answered
     inbound_epoch: bytes | None = None
     next_inbound: int = 0  # number of the peer's next frame, 0 before it opened a stream
@@ -39,11 +44,14 @@ class Backlog:
     @property
     def settled(self) -> bool:
         """Whether the peer has acknowledged all that this node holds for it."""
-        return not (self.events_behind or self.records_behind or self.staged or self.unanswered)
+        return not (self.events_behind or self.records_behind or self.staged or self.unanswered or self.backfills)
 
 
-def backlog(reads: Reads, peer: bytes, path: str, allows: Allows) -> Backlog:
-    """What is open between this node and `peer`. Raises CorruptStateError where the peer's rows cannot be read."""
+def backlog(reads: Reads, peer: bytes, path: str, allows: Allows, now_ms: int = 0) -> Backlog:
+    """What is open between this node and `peer`, of what our policy lets out now.
+
+    Raises CorruptStateError where the peer's rows cannot be read.
+    """
     row = reads.execute("SELECT no FROM meshnode_sites WHERE site = ?", (peer,)).fetchone()
     stream = Stream(peer, row[0] if row else -1, path)
     outbound = read_outbound(reads, stream)
@@ -55,16 +63,17 @@ def backlog(reads: Reads, peer: bytes, path: str, allows: Allows) -> Backlog:
         epoch=outbound.epoch if outbound else None,
         cursor=outbound.cursor if outbound else 0,
         settled_no=outbound.settled_no if outbound else 0,
-        events_behind=_events_after(reads, stream, outbound.cursor if outbound else 0, allows)
+        events_behind=events_after(reads, stream, outbound.cursor if outbound else 0, allows, now_ms)
         + events_again
         + again[EVENTS_AGAIN],
-        records_behind=_records_after(reads, outbound.record_cursor if outbound else 0)
+        records_behind=records_after(reads, outbound.record_cursor if outbound else 0)
         + records_again
         + again[RECORDS_AGAIN],
         staged=len(staged),
         attempts=staged[0].attempts if staged else 0,
         reoffers=events_again + records_again,
         unanswered=_count(reads, stream, "meshnode_answers", "?", 1),
+        backfills=_count(reads, stream, "meshnode_backfills", "?", 1),
         requests=int(
             reads.execute("SELECT count(*) FROM meshnode_requests WHERE site_no = ?", (stream.no,)).fetchone()[0]
         ),
@@ -101,17 +110,35 @@ _KINDS = (EVENT, RECORD)
 _AGAIN = (EVENTS_AGAIN, RECORDS_AGAIN)
 
 
-def _events_after(reads: Reads, stream: Stream, cursor: int, allows: Allows) -> int:
+def events_after(reads: Reads, stream: Stream, cursor: int, allows: Allows, now_ms: int) -> int:
+    """How many events beyond a cursor the peer should get by now."""
+    policy = policies.read(reads)
     rows = reads.execute(
-        "SELECT t.schema, t.name, n.events FROM (SELECT table_no, count(*) AS events FROM meshnode_log"
-        " WHERE position > ? AND site_no <> ? AND state <> 2 GROUP BY table_no) AS n"
-        " JOIN meshnode_tables AS t ON t.no = n.table_no",
-        (cursor, stream.no),
+        "SELECT t.schema, t.name, t.class, n.events, n.recent FROM (SELECT table_no, count(*) AS events,"
+        " sum(physical >= ?) AS recent FROM meshnode_log WHERE position > ? AND site_no <> ? AND state <> 2"
+        " GROUP BY table_no) AS n JOIN meshnode_tables AS t ON t.no = n.table_no",
+        (policy.oldest_ms(TableClass.RAW, now_ms) if policy.replicate_raw_ingress else 0, cursor, stream.no),
     )
-    return sum(events for schema, table, events in rows if allows(schema, table))
+    total = 0
+    for schema, table, text, events, recent in rows:
+        table_class = TableClass(text)
+        if policy.days(table_class) and allows(schema, table):
+            total += recent if table_class is TableClass.RAW else events
+    return total
 
 
-def _records_after(reads: Reads, cursor: int) -> int:
+def oldest_after(reads: Reads, stream: Stream, cursor: int, allowed: Callable[[int, int | bytes], bool]) -> int | None:
+    """The HLC in milliseconds of the first event beyond a cursor that the peer should get, within what is looked at."""
+    rows = reads.execute(
+        "SELECT table_no, physical, site_no = ? OR state = 2 FROM meshnode_log WHERE position > ?"
+        " ORDER BY position LIMIT ?",
+        (stream.no, cursor, OLDEST_LOOKED_AT),
+    )
+    return next((from_sql(row[1]) for row in rows if not row[2] and allowed(row[0], row[1])), None)
+
+
+def records_after(reads: Reads, cursor: int) -> int:
+    """How many records there are beyond a cursor."""
     return int(reads.execute("SELECT count(*) FROM meshnode_records WHERE position > ?", (cursor,)).fetchone()[0])
 
 

@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol
 
+from meshnode.codec import cbor
 from meshnode.codec.digest import DIGEST_BYTES, blake3_256
-from meshnode.errors import CorruptStateError
-from meshnode.model.delivery import OutboundStream, Staged, StagedFrame
+from meshnode.errors import CodecError, CorruptStateError
+from meshnode.model.delivery import OutboundStream, Replaced, Staged, StagedFrame
 from meshnode.model.frames import EPOCH_BYTES, REQUEST_ID_BYTES
 from meshnode.model.site import short_text
 from meshnode.store.database import Tx
 
 PAST_EPOCHS: Final = 64  # earlier epochs kept for one stream
+FRAME_FORMAT: Final = 1  # of the frames that this program stages: those of an earlier one are staged again
 
 # What a staged frame carries: the first byte of `items`.
 EVENTS: Final = 0  # log positions that follow the cursor
@@ -66,6 +68,7 @@ class Outbound:
     settled_no: int = 0
     settled_digest: bytes = b""
     rewound_ms: int = 0
+    replaces: tuple[Replaced, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class StagedRow:
     items: Items
     filter: str
     attempts: int = 0
+    expires_ms: int = 0  # from when on an event in it is older than the policy lets out, 0 never
 
     @property
     def staged(self) -> Staged:
@@ -102,13 +106,13 @@ class StagedRow:
 def read_outbound(tx: Reads, stream: Stream) -> Outbound | None:
     """The cursor, None for a peer that nothing was ever opened to."""
     row = tx.execute(
-        "SELECT epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms FROM meshnode_outbound"
+        "SELECT epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms, replaces FROM meshnode_outbound"
         " WHERE site_no = ? AND path = ?",
         stream.key,
     ).fetchone()
     if row is None:
         return None
-    epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms = row
+    epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms, packed = row
     numbers = (cursor, record_cursor, settled_no, rewound_ms)
     if (
         not _is_bytes(epoch, EPOCH_BYTES)
@@ -116,14 +120,15 @@ def read_outbound(tx: Reads, stream: Stream) -> Outbound | None:
         or not _is_bytes(settled_digest, DIGEST_BYTES if settled_no else 0)
     ):
         stream.unreadable("the delivery cursor")
-    return Outbound(*row)
+    replaces = _unpack_replaced(stream, packed)
+    return Outbound(epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms, replaces)
 
 
 def write_outbound(tx: Tx, stream: Stream, outbound: Outbound) -> None:
     """Set the cursor."""
     tx.execute(
         "INSERT OR REPLACE INTO meshnode_outbound (site_no, path, epoch, cursor, record_cursor, settled_no,"
-        " settled_digest, rewound_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        " settled_digest, rewound_ms, replaces) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *stream.key,
             outbound.epoch,
@@ -132,6 +137,7 @@ def write_outbound(tx: Tx, stream: Stream, outbound: Outbound) -> None:
             outbound.settled_no,
             outbound.settled_digest,
             outbound.rewound_ms,
+            cbor.encode([[each.epoch, each.no, each.digest] for each in outbound.replaces]),
         ),
     )
 
@@ -139,13 +145,13 @@ def write_outbound(tx: Tx, stream: Stream, outbound: Outbound) -> None:
 def read_staged(tx: Reads, stream: Stream, outbound: Outbound) -> list[StagedRow]:
     """Every frame in flight, oldest first: contiguous after the last settled one."""
     rows = tx.execute(
-        "SELECT no, digest, cursor_after, record_cursor_after, items, filter, attempts FROM meshnode_staged"
+        "SELECT no, digest, cursor_after, record_cursor_after, items, filter, attempts, expires_ms FROM meshnode_staged"
         " WHERE site_no = ? AND path = ? ORDER BY no",
         stream.key,
     ).fetchall()
     staged = [
-        StagedRow(no, digest, cursor, record_cursor, unpack_items(stream, items), name, attempts)
-        for no, digest, cursor, record_cursor, items, name, attempts in rows
+        StagedRow(no, digest, cursor, record_cursor, unpack_items(stream, items), *rest)
+        for no, digest, cursor, record_cursor, items, *rest in rows
     ]
     before = StagedRow(outbound.settled_no, b"", outbound.cursor, outbound.record_cursor, Items(EVENTS), "")
     for each in staged:
@@ -157,6 +163,7 @@ def read_staged(tx: Reads, stream: Stream, outbound: Outbound) -> list[StagedRow
             or each.cursor_after < before.cursor_after
             or each.record_cursor_after < before.record_cursor_after
             or type(each.filter) is not str
+            or type(each.expires_ms) is not int
         ):
             stream.unreadable(f"the staged frame {each.no!r}")
         before = each
@@ -180,8 +187,8 @@ def add_staged(tx: Tx, stream: Stream, row: StagedRow, cbor: bytes) -> None:
     """Keep one more frame in flight."""
     tx.execute(
         "INSERT INTO meshnode_staged"
-        " (site_no, path, no, frame, digest, cursor_after, record_cursor_after, items, filter)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " (site_no, path, no, frame, digest, cursor_after, record_cursor_after, items, filter, expires_ms, format)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *stream.key,
             row.no,
@@ -191,8 +198,28 @@ def add_staged(tx: Tx, stream: Stream, row: StagedRow, cbor: bytes) -> None:
             row.record_cursor_after,
             row.items.pack(),
             row.filter,
+            row.expires_ms,
+            FRAME_FORMAT,
         ),
     )
+
+
+def has_older_frames(tx: Tx, stream: Stream) -> bool:
+    """Whether frames in flight are of an earlier format; of a later one, or of none, they cannot be read."""
+    rows = tx.execute("SELECT format FROM meshnode_staged WHERE site_no = ? AND path = ?", stream.key)
+    formats = {row[0] for row in rows}
+    if any(type(each) is not int or not 0 < each <= FRAME_FORMAT for each in formats):
+        stream.unreadable("the format of a staged frame")
+    return any(each < FRAME_FORMAT for each in formats)
+
+
+def frame_sizes(tx: Reads, stream: Stream) -> dict[int, int]:
+    """Bytes of the frames in flight, by number."""
+    rows = tx.execute(
+        "SELECT no, length(frame) FROM meshnode_staged WHERE site_no = ? AND path = ? AND typeof(no) = 'integer'",
+        stream.key,
+    )
+    return {no: size or 0 for no, size in rows}
 
 
 def count_attempt(tx: Tx, stream: Stream, from_no: int) -> None:
@@ -227,6 +254,21 @@ def past_epochs(tx: Tx, stream: Stream) -> frozenset[bytes]:
     return frozenset(row[0] for row in rows)
 
 
+def streams(tx: Reads, table: str = "meshnode_outbound") -> list[Stream]:
+    """Every stream that has a row in this table, in a stable order."""
+    rows = tx.execute(
+        f"SELECT DISTINCT s.site, d.site_no, d.path FROM {table} AS d"  # noqa: S608  # our own name
+        " JOIN meshnode_sites AS s ON s.no = d.site_no ORDER BY s.site, d.path"
+    ).fetchall()
+    return [Stream(*row) for row in rows]
+
+
+def forget_all(tx: Tx) -> None:
+    """Every stream, either way, is another site's from now on."""
+    for name in ("outbound", "staged", "epochs", "reoffers", "answers", "backfills", "inbound", "acks", "requests"):
+        tx.execute(f"DELETE FROM meshnode_{name}")  # noqa: S608  # our own names
+
+
 def stream_view(outbound: Outbound, staged: list[StagedRow]) -> OutboundStream:
     """As a session mirrors it."""
     return OutboundStream(
@@ -235,6 +277,7 @@ def stream_view(outbound: Outbound, staged: list[StagedRow]) -> OutboundStream:
         outbound.settled_digest,
         tuple(each.staged for each in staged),
         outbound.rewound_ms,
+        outbound.replaces,
     )
 
 
@@ -246,6 +289,14 @@ def unpack_items(stream: Stream, packed: object) -> Items:
     if not 0 <= kind < ANSWERED or len(body) % 8:
         stream.unreadable("the content of a staged frame")
     return Items(kind, struct.unpack(f">{len(body) // 8}Q", body))
+
+
+def _unpack_replaced(stream: Stream, packed: object) -> tuple[Replaced, ...]:
+    try:
+        entries: Any = cbor.decode_untrusted(packed)  # type: ignore[arg-type]
+        return tuple(Replaced(*entry) for entry in entries)
+    except (CodecError, TypeError):
+        stream.unreadable("what the epoch goes on from")
 
 
 def _is_bytes(value: object, length: int) -> bool:

@@ -1,4 +1,4 @@
-"""A temporary table that brings the log's events of one table together by row: the log itself is in order of arrival.
+"""A temporary table that brings the log's events together by row: the log itself is in order of arrival.
 
 It lives on the writing connection, outside the database file, and holds hashes and ranks only.
 """
@@ -13,6 +13,9 @@ from meshnode.model.event import Event
 from meshnode.store.database import Tx
 
 _ROW_BYTES = 16  # of the hash that brings the events of a row together; rows are told apart by their keys all the same
+
+
+_TURNED = bytes(255 - each for each in range(256))  # of each byte
 
 
 class Placed(NamedTuple):
@@ -41,13 +44,13 @@ class Gathered:
         """Take it away."""
         tx.execute(f"DROP TABLE IF EXISTS {self._table}")
 
-    def add(self, tx: Tx, events: Iterable[tuple[int, Event]]) -> None:
-        """Place events by their positions."""
+    def add(self, tx: Tx, events: Iterable[tuple[int, int, Event]]) -> None:
+        """Place events of tables, by number, by their positions."""
         tx.executemany(
             f"INSERT OR IGNORE INTO {self._table} VALUES (?, ?, ?)",  # noqa: S608  # the name is our own
             [
-                (blake3_256(event.key_bytes)[:_ROW_BYTES], bytes(255 - each for each in event.rank), position)
-                for position, event in events
+                (_row_of(table_no, event.key_bytes), event.rank.translate(_TURNED), position)
+                for position, table_no, event in events
             ],
         )
 
@@ -59,3 +62,7 @@ class Gathered:
             (*placed, limit),
         )
         return [Placed(*each) for each in found.fetchall()]
+
+
+def _row_of(table_no: int, key_bytes: bytes) -> bytes:
+    return blake3_256(table_no.to_bytes(8, "big") + key_bytes)[:_ROW_BYTES]

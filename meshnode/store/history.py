@@ -26,9 +26,14 @@ def add_request(tx: Tx, request_id: bytes, site_no: int, body: bytes) -> None:
     )
 
 
-def requests(tx: Tx) -> list[tuple[int, bytes]]:
-    """Every request that is not answered: the peer's number and the frame's CBOR."""
-    return [(each[0], bytes(each[1])) for each in tx.execute("SELECT site_no, body FROM meshnode_requests")]
+def requests(tx: Tx) -> list[tuple[bytes, int, object]]:
+    """Every request that is not answered: its id, the peer's number and, where it can be read, the frame's CBOR."""
+    return tx.execute("SELECT request_id, site_no, body FROM meshnode_requests").fetchall()  # type: ignore[no-any-return]
+
+
+def remove_request(tx: Tx, request_id: bytes) -> None:
+    """Ask nobody for this any more."""
+    tx.execute("DELETE FROM meshnode_requests WHERE request_id = ?", (request_id,))
 
 
 def complement(spans: Iterable[tuple[Bound, Bound]]) -> list[tuple[Bound, Bound]]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from meshnode.codec.digest import DIGEST_BYTES
+from meshnode.errors import ProtocolError
 from meshnode.limits import STORED_ACK_WINDOWS, WINDOW_FRAMES
 from meshnode.model.delivery import Adopt, InboundStream, StoredAck
-from meshnode.model.frames import EPOCH_BYTES
+from meshnode.model.frames import EPOCH_BYTES, FEATURE_COVERING, Ack, Request
+from meshnode.model.frames_untrusted import decode_control_untrusted
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Reads, Stream
 
 ACKS_KEPT = STORED_ACK_WINDOWS * WINDOW_FRAMES
+_STORED = frozenset(
+    {FEATURE_COVERING}
+)  # what a stored request may have in it; a session leaves out what it may not say
 
 
 def read_inbound(tx: Reads, stream: Stream) -> InboundStream | None:
@@ -33,6 +38,19 @@ def read_inbound(tx: Reads, stream: Stream) -> InboundStream | None:
     if not rows or rows[-1][0] != next_no - 1:
         stream.unreadable("the last stored ack")
     return InboundStream(epoch, next_no, rows[-1][1] or None, acks, link)
+
+
+def read_checked(tx: Tx, stream: Stream) -> InboundStream | None:
+    """The same, and every stored ack is one of the frame that it is stored for: it may be answered byte for byte."""
+    held = read_inbound(tx, stream)
+    for stored in held.acks if held else ():
+        try:
+            ack = decode_control_untrusted(stored.cbor)
+        except (ProtocolError, TypeError):
+            stream.unreadable(f"the stored ack {stored.no}")
+        if not isinstance(ack, Ack) or (ack.no, ack.digest) != (stored.no, stored.digest):
+            stream.unreadable(f"the stored ack {stored.no}")
+    return held
 
 
 def adopt(tx: Tx, stream: Stream, opened: Adopt) -> None:
@@ -61,6 +79,12 @@ def record(tx: Tx, stream: Stream, acks: list[StoredAck]) -> None:
     tx.execute("UPDATE meshnode_inbound SET next = ? WHERE site_no = ? AND path = ?", (last + 1, *stream.key))
 
 
+def is_met(tx: Tx, stream: Stream) -> bool:
+    """Whether the peer ever opened a stream to this node."""
+    row = tx.execute("SELECT 1 FROM meshnode_inbound WHERE site_no = ? AND path = ?", stream.key).fetchone()
+    return row is not None
+
+
 def is_whole(tx: Tx, stream: Stream) -> bool:
     """Whether every frame of the current epoch came, from the first on."""
     row = tx.execute("SELECT first FROM meshnode_inbound WHERE site_no = ? AND path = ?", stream.key).fetchone()
@@ -70,7 +94,19 @@ def is_whole(tx: Tx, stream: Stream) -> bool:
 def requests(tx: Tx, stream: Stream) -> tuple[bytes, ...]:
     """CBOR of the request frames that the peer has not answered."""
     rows = tx.execute("SELECT body FROM meshnode_requests WHERE site_no = ? ORDER BY request_id", (stream.no,))
-    return tuple(row[0] for row in rows)
+    bodies = [row[0] for row in rows.fetchall()]
+    if any(read_request(body) is None for body in bodies):
+        stream.unreadable("a request of this node")
+    return tuple(bodies)
+
+
+def read_request(body: object) -> Request | None:
+    """A stored request of this node's, None where it cannot be read."""
+    try:
+        request = decode_control_untrusted(body, _STORED) if type(body) is bytes else None
+    except ProtocolError:
+        return None
+    return request if isinstance(request, Request) else None
 
 
 def remove_request(tx: Tx, stream: Stream, request_id: bytes) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, NamedTuple, NoReturn, TypeAlias
 
+from meshnode.codec.digest import blake3_256
+from meshnode.errors import CorruptStateError, EnvelopeError
 from meshnode.model.event import Event, parse_event_untrusted, split_event_untrusted
 from meshnode.model.hlc import ZERO, Hlc
 from meshnode.store.database import Tx
@@ -13,6 +15,7 @@ from meshnode.store.u64 import from_sql, to_sql
 APPLIED: Final = 0
 HELD: Final = 1
 UNRESOLVED: Final = 2
+NEWEST_LOOKED_AT: Final = 256  # of a site's last events, where those of some tables do not count
 
 LogRow: TypeAlias = tuple[int, int, int | bytes, int | bytes, int, int, int, bytes]
 
@@ -78,6 +81,17 @@ def newest(tx: Tx, site_no: int) -> Hlc | None:
     return None if found is None else Hlc(from_sql(found[0]), from_sql(found[1]))
 
 
+def newest_outside(tx: Tx, site_no: int, tables: Collection[int | None]) -> Hlc | None:
+    """The highest clock of a site in none of these tables, among its last events: a hint, found in bounded time."""
+    found = tx.execute(
+        "SELECT physical, logical, table_no FROM meshnode_log WHERE site_no = ?"
+        " ORDER BY physical DESC, logical DESC LIMIT ?",
+        (site_no, NEWEST_LOOKED_AT),
+    )
+    clocks = (Hlc(from_sql(row[0]), from_sql(row[1])) for row in found if row[2] not in tables)
+    return next(clocks, None)
+
+
 def newest_of_all(tx: Tx) -> Hlc:
     """The highest clock of any site."""
     numbers = tx.execute("SELECT no FROM meshnode_sites").fetchall()
@@ -130,6 +144,41 @@ def read_at(tx: Tx, position: int) -> bytes | None:
     """The bytes of one event, None where it is not in the log any more."""
     row = tx.execute("SELECT event FROM meshnode_log WHERE position = ?", (position,)).fetchone()
     return None if row is None else bytes(row[0])
+
+
+def outline_after(tx: Tx, after: int, up_to: int, limit: int) -> list[tuple[int, int, int, int]]:
+    """`(position, table, site, state)` of the next events beyond one position and up to another."""
+    return tx.execute(  # type: ignore[no-any-return]
+        "SELECT position, table_no, site_no, state FROM meshnode_log WHERE position > ? AND position <= ?"
+        " ORDER BY position LIMIT ?",
+        (after, up_to, limit),
+    ).fetchall()
+
+
+def read_row(tx: Tx, position: int) -> Event | None:
+    """One event, None where it is not in the log any more; CorruptStateError where its bytes are not what was kept."""
+    row = tx.execute("SELECT event, id_prefix FROM meshnode_log WHERE position = ?", (position,)).fetchone()
+    if row is None:
+        return None
+    try:
+        return parse(checked(position, *row))
+    except EnvelopeError:
+        unreadable(position)
+
+
+def checked(position: int, data: object, prefix: object) -> bytes:
+    """The bytes of a row, if they are those that were kept: the id of the event says so (SSP/1 §3)."""
+    if type(data) is not bytes or id_prefix(blake3_256(data)) != prefix:
+        unreadable(position)
+    return data
+
+
+def unreadable(position: int) -> NoReturn:
+    """Stop whoever needs this event (NEOTH commit contract)."""
+    raise CorruptStateError(
+        f"the event at log position {position} cannot be read: streams that have to carry it stop there. "
+        "Restore the database from a backup"
+    )
 
 
 def remove(tx: Tx, positions: Iterable[int]) -> None:

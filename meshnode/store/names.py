@@ -7,6 +7,7 @@ from typing import Final
 
 from meshnode.model.event import is_reserved
 from meshnode.model.hlc import ZERO, Hlc
+from meshnode.model.policy import TableClass
 from meshnode.store.database import Tx
 from meshnode.store.u64 import from_sql, to_sql
 
@@ -69,6 +70,7 @@ class TableEntry:
     horizon: Hlc = ZERO
     forgotten: bool = False  # whether any row of it was forgotten here
     reserved: bool = False
+    table_class: TableClass = TableClass.SHARED
 
     @property
     def text(self) -> str:
@@ -76,7 +78,7 @@ class TableEntry:
         return self.name if self.schema == "main" else f"{self.schema}.{self.name}"
 
 
-_COLUMNS: Final = "no, schema, name, registered, own_numbers, horizon_physical, horizon_logical"
+_COLUMNS: Final = "no, schema, name, registered, own_numbers, horizon_physical, horizon_logical, class"
 
 
 class TableNumbers:
@@ -113,6 +115,11 @@ class TableNumbers:
         ).fetchall()
         return [self.entry(tx, row[1], row[2]) for row in rows]
 
+    def known(self, tx: Tx) -> list[TableEntry]:
+        """Every table that an event or this node ever named, in the order of their names."""
+        rows = tx.execute("SELECT schema, name FROM meshnode_tables ORDER BY schema, name").fetchall()
+        return [self.entry(tx, *row) for row in rows]
+
     def mark_registered(self, tx: Tx, entry: TableEntry, *, own_numbers: bool) -> None:
         """Make a table a destination."""
         number = self.number(tx, entry)
@@ -129,6 +136,11 @@ class TableNumbers:
         )
         entry.horizon = horizon
 
+    def set_class(self, tx: Tx, entry: TableEntry, table_class: TableClass) -> None:
+        """Say what a table is to the mesh (NEOTH, content and privacy)."""
+        tx.execute("UPDATE meshnode_tables SET class = ? WHERE no = ?", (table_class.value, self.number(tx, entry)))
+        entry.table_class = table_class
+
     def _remember(self, entry: TableEntry) -> TableEntry:
         if len(self._entries) >= CACHED_NAMES:
             self._entries.clear()
@@ -136,7 +148,7 @@ class TableNumbers:
         return entry
 
 
-def _entry(tx: Tx, row: tuple[int, str, str, int, int, int | bytes, int | bytes]) -> TableEntry:
+def _entry(tx: Tx, row: tuple[int, str, str, int, int, int | bytes, int | bytes, str]) -> TableEntry:
     forgotten = tx.execute("SELECT 1 FROM meshnode_forgotten WHERE table_no = ? LIMIT 1", (row[0],)).fetchone()
     return TableEntry(
         row[1],
@@ -146,4 +158,5 @@ def _entry(tx: Tx, row: tuple[int, str, str, int, int, int | bytes, int | bytes]
         own_numbers=bool(row[4]),
         horizon=Hlc(from_sql(row[5]), from_sql(row[6])),
         forgotten=forgotten is not None,
+        table_class=TableClass(row[7]),
     )

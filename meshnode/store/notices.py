@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,6 +75,17 @@ def stands(tx: Tx, kind: str, site: bytes = b"") -> bool:
 def end(tx: Tx, kind: str, site: bytes = b"") -> None:
     """A condition came to its end: it is not shown any more."""
     tx.execute("DELETE FROM meshnode_notices WHERE kind = ? AND site = ? AND table_name = ''", (kind, site))
+
+
+def latest_of(tx: Tx, site: bytes, kinds: Sequence[str]) -> str:
+    """The last sample of the latest of these conditions about a site, empty where there is none."""
+    marks = ", ".join("?" * len(kinds))
+    row = tx.execute(
+        f"SELECT sample FROM meshnode_notices WHERE site = ? AND kind IN ({marks})"  # noqa: S608  # placeholders
+        " ORDER BY last_ms DESC, no DESC LIMIT 1",
+        (site, *kinds),
+    ).fetchone()
+    return str(row[0]) if row else ""
 
 
 def _place(tx: Tx, kind: str, site: bytes, table: str, total: int) -> tuple[bytes, str, bool]:

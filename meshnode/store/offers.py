@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final
 
+from meshnode.codec.digest import blake3_256
 from meshnode.errors import CorruptStateError
 from meshnode.limits import BATCH_BYTES, BATCH_EVENTS, MIB
-from meshnode.store import removed
+from meshnode.store import log, removed
 from meshnode.store.database import Tx
 
 SCAN_ROWS: Final = 8_192  # log rows looked at for one frame; more wait for the next transaction
 SCAN_BYTES: Final = 16 * MIB  # bytes of events read for one frame and not offered; likewise
 
-Allowed = Callable[[int], bool]
-"""Whether the peer may get events of the table of this number."""
+Allowed = Callable[[int, "int | bytes"], bool]
+"""Whether the peer may get an event, by the number of its table and its HLC's milliseconds as SQLite holds them."""
 
 
 @dataclass(slots=True)
@@ -51,22 +52,20 @@ def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed, last: in
     """
     offer = Offer.after(position)
     rows = tx.execute(
-        "SELECT position, table_no, CASE WHEN site_no = ? OR state = 2 THEN NULL ELSE event END"
+        "SELECT position, table_no, physical, id_prefix, CASE WHEN site_no = ? OR state = 2 THEN NULL ELSE event END"
         " FROM meshnode_log WHERE position > ? ORDER BY position LIMIT ?",
         (peer_no, position, SCAN_ROWS),
     )
     scanned = passed_bytes = 0
     upcoming = position + 1
-    for row_position, table_no, event in rows:
+    for row_position, table_no, physical, prefix, event in rows:
         if row_position != upcoming:
             _pass_over(tx, upcoming, row_position - 1)
         upcoming = row_position + 1
         if event is not None:
-            if type(event) is not bytes or not event:
-                _unreadable_event(row_position)
-            if not allowed(table_no):
-                passed_bytes += len(event)
-            elif not offer.add(row_position, event):
+            if not allowed(table_no, physical):
+                passed_bytes += len(event) if type(event) is bytes else 0
+            elif not offer.add(row_position, log.checked(row_position, event, prefix)):
                 return offer
         offer.scanned_to = row_position
         scanned += 1
@@ -82,14 +81,13 @@ def events_at(tx: Tx, positions: Iterable[int], allowed: Allowed) -> tuple[Offer
     """Events to offer again, and the positions that are done with: staged, gone, or not for the peer any more."""
     offer, done = Offer.after(0), []
     for position in positions:
-        row = tx.execute("SELECT table_no, state, event FROM meshnode_log WHERE position = ?", (position,)).fetchone()
+        row = tx.execute(
+            "SELECT table_no, physical, state, id_prefix, event FROM meshnode_log WHERE position = ?", (position,)
+        ).fetchone()
         if row is None:
             _pass_over(tx, position, position)
-        elif row[1] != 2 and allowed(row[0]):
-            if type(row[2]) is not bytes or not row[2]:
-                _unreadable_event(position)
-            if not offer.add(position, row[2]):
-                break
+        elif row[2] != 2 and allowed(row[0], row[1]) and not offer.add(position, log.checked(position, row[4], row[3])):
+            break
         done.append(position)
     return offer, done
 
@@ -98,13 +96,11 @@ def records_after(tx: Tx, position: int) -> Offer:
     """The next records; every stored one goes to every peer (profile §9)."""
     offer = Offer.after(position)
     rows = tx.execute(
-        "SELECT position, record FROM meshnode_records WHERE position > ? ORDER BY position LIMIT ?",
+        "SELECT position, record, record_id FROM meshnode_records WHERE position > ? ORDER BY position LIMIT ?",
         (position, BATCH_EVENTS + 1),
     )
-    for row_position, record in rows:
-        if type(record) is not bytes or not record:
-            raise CorruptStateError(f"the membership record at position {row_position} cannot be read")
-        if not offer.add(row_position, record):
+    for row_position, record, record_id in rows:
+        if not offer.add(row_position, _checked_record(row_position, record, record_id)):
             return offer
         offer.scanned_to = row_position
     offer.exhausted = True
@@ -115,11 +111,20 @@ def records_at(tx: Tx, positions: Iterable[int]) -> tuple[Offer, list[int]]:
     """Records to offer again, and the positions that are done with."""
     offer, done = Offer.after(0), []
     for position in positions:
-        row = tx.execute("SELECT record FROM meshnode_records WHERE position = ?", (position,)).fetchone()
-        if row is not None and not offer.add(position, row[0]):
+        row = tx.execute("SELECT record, record_id FROM meshnode_records WHERE position = ?", (position,)).fetchone()
+        if row is not None and not offer.add(position, _checked_record(position, *row)):
             break
         done.append(position)
     return offer, done
+
+
+def _checked_record(position: int, record: object, record_id: object) -> bytes:
+    if type(record) is not bytes or blake3_256(record) != record_id:
+        raise CorruptStateError(
+            f"the membership record at position {position} cannot be read: streams that have to carry it stop there. "
+            "Restore the database from a backup"
+        )
+    return record
 
 
 def _pass_over(tx: Tx, first: int, last: int) -> None:
@@ -130,10 +135,3 @@ def _pass_over(tx: Tx, first: int, last: int) -> None:
             f"the event at log position {lost} is missing, and nothing says that it was removed: streams that have to "
             "carry it stop there. Restore the database from a backup"
         )
-
-
-def _unreadable_event(position: int) -> NoReturn:
-    raise CorruptStateError(
-        f"the event at log position {position} cannot be read: streams that have to carry it stop there. "
-        "Restore the database from a backup"
-    )

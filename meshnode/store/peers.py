@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from meshnode.codec import cbor
 from meshnode.errors import CodecError, CorruptStateError, ProtocolError
 from meshnode.limits import ADDRESSES_PER_SITE
 from meshnode.model.scope import Scope, parse_scope_untrusted
 from meshnode.model.site import short_text
-from meshnode.store import schema
 from meshnode.store.database import Tx
 
 OFFSET_MAX_MS = 2**62
-SCOPE_FORMAT: Final = 2  # of the database, from which the scope is kept
 
 
 class PeerRow(NamedTuple):
@@ -44,9 +42,7 @@ def all_heard(tx: Tx) -> dict[bytes, PeerRow]:
 
 def scope_of(tx: Tx, site: bytes) -> Scope:
     """What a peer wants, as its last hello said it; everything while it never did."""
-    row = None
-    if schema.format_of(tx) >= SCOPE_FORMAT:
-        row = tx.execute("SELECT scope FROM meshnode_peers WHERE site = ?", (site,)).fetchone()
+    row = tx.execute("SELECT scope FROM meshnode_peers WHERE site = ?", (site,)).fetchone()
     if row is None:
         return Scope()
     try:

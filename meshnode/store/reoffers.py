@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from meshnode.store.database import Tx
-from meshnode.store.delivery import ANSWERED, EVENTS_AGAIN, RECORDS, RECORDS_AGAIN, Items, Stream
+from meshnode.store.delivery import ANSWERED, EVENTS_AGAIN, RECORDS, RECORDS_AGAIN, Items, Reads, Stream
 
 EVENT: Final = 0
 RECORD: Final = 1
@@ -18,17 +18,6 @@ def add(tx: Tx, stream: Stream, kind: int, positions: Iterable[int], *, waiting:
         "INSERT INTO meshnode_reoffers (site_no, path, kind, position, waiting) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET waiting = min(waiting, excluded.waiting)",
         [(*stream.key, kind, position, int(waiting)) for position in positions],
-    )
-
-
-def add_matching(tx: Tx, stream: Stream, where: str, values: Sequence[object], up_to: int) -> None:
-    """Offer the log rows of a request: those that the stream has passed, and the peer's own, which it never carries."""
-    tx.execute(
-        "INSERT INTO meshnode_reoffers (site_no, path, kind, position, waiting)"  # noqa: S608  # `where` is our own text
-        f" SELECT ?, ?, {EVENT}, position, 0 FROM meshnode_log"
-        f" WHERE (position <= ? OR site_no = ?) AND state <> 2 AND {where}"
-        " ON CONFLICT DO UPDATE SET waiting = 0",
-        (*stream.key, up_to, stream.no, *values),
     )
 
 
@@ -46,6 +35,14 @@ def due(tx: Tx, stream: Stream, kind: int, limit: int) -> list[int]:
         (*stream.key, kind, limit),
     )
     return [row[0] for row in rows]
+
+
+def count(tx: Reads, stream: Stream) -> tuple[int, int]:
+    """How many there are, and how many of them wait for the next cycle."""
+    row = tx.execute(
+        "SELECT count(*), coalesce(sum(waiting), 0) FROM meshnode_reoffers WHERE site_no = ? AND path = ?", stream.key
+    ).fetchone()
+    return int(row[0]), int(row[1])
 
 
 def remove(tx: Tx, stream: Stream, kind: int, positions: Iterable[int]) -> None:

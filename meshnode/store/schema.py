@@ -250,7 +250,32 @@ CREATE TABLE meshnode_frontier (      -- the causal frontier: evidence only (NEO
 """
 
 _FORMAT_2 = """
+-- What the table is to the mesh, as this node says (NEOTH, content and privacy).
+ALTER TABLE meshnode_tables
+    ADD COLUMN class TEXT NOT NULL DEFAULT 'shared' CHECK (class IN ('shared', 'raw', 'private'));
+-- Of the frame (store/delivery.py).
+ALTER TABLE meshnode_staged ADD COLUMN format INTEGER NOT NULL DEFAULT 1;
+-- When an event in the frame becomes older than the replay budget, 0 never.
+ALTER TABLE meshnode_staged ADD COLUMN expires_ms INTEGER NOT NULL DEFAULT 0;
+-- What a peer may hold of the epochs before, for this one to go on from there (store/delivery.py).
+ALTER TABLE meshnode_outbound ADD COLUMN replaces BLOB NOT NULL DEFAULT x'80';
+-- What the peer wants, as its last hello said it.
 ALTER TABLE meshnode_peers ADD COLUMN scope BLOB NOT NULL DEFAULT x'80';
+
+CREATE TABLE meshnode_backfills (     -- what still goes into a peer's re-offer set, one bounded step after the other
+    no INTEGER PRIMARY KEY,
+    site_no INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    schema TEXT NOT NULL,             -- '*' is every one
+    name TEXT NOT NULL,               -- likewise
+    author BLOB NOT NULL,             -- the site whose events, empty everybody's
+    covering INTEGER NOT NULL,        -- 1: what the rows' states need of them (merge/needed.py), not their history
+    own INTEGER NOT NULL,             -- 1: the peer asked, so events of its own too
+    passed INTEGER NOT NULL,          -- log position that the stream had passed: what follows comes by itself
+    last INTEGER NOT NULL,            -- log position up to which this looks
+    place BLOB NOT NULL,              -- how far it has come, empty at the beginning
+    UNIQUE (site_no, path, schema, name, author, covering, own)
+);
 
 CREATE TABLE meshnode_told (          -- watermarks that each peer told on the last link on which it told any
     peer_no INTEGER NOT NULL,
@@ -274,12 +299,8 @@ _MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2)
 
 def migrate(tx: Tx) -> None:
     """Bring the tables to `FORMAT`; raises StoreError for a database newer than this program."""
-    found = format_of(tx)
-    if found > FORMAT:
-        raise StoreError(
-            f"the database was written by a newer meshnode (format {found}, this program knows {FORMAT}): "
-            "upgrade meshnode on this device"
-        )
+    found = _format_of(tx)
+    _refuse_newer(found)
     for script in _MIGRATIONS[found:]:
         for statement in script.split(";\n"):
             if statement.strip():
@@ -288,8 +309,26 @@ def migrate(tx: Tx) -> None:
         tx.execute("INSERT OR REPLACE INTO meshnode_meta (name, value) VALUES ('format', ?)", (FORMAT,))
 
 
-def format_of(tx: Tx) -> int:
-    """What the tables were brought to so far: a reader meets those of an earlier program as they are."""
+def check_readable(tx: Tx) -> None:
+    """Refuse to read what this program would misread: reading alone migrates nothing. StoreError says what to do."""
+    found = _format_of(tx)
+    _refuse_newer(found)
+    if found < FORMAT:
+        raise StoreError(
+            f"the database was written by an older meshnode (format {found}, this program reads {FORMAT}): "
+            "`meshnode up`, or any verb that writes, brings it up to date"
+        )
+
+
+def _refuse_newer(found: int) -> None:
+    if found > FORMAT:
+        raise StoreError(
+            f"the database was written by a newer meshnode (format {found}, this program knows {FORMAT}): "
+            "upgrade meshnode on this device"
+        )
+
+
+def _format_of(tx: Tx) -> int:
     if not is_present(tx):
         return 0
     row = tx.execute("SELECT value FROM meshnode_meta WHERE name = 'format'").fetchone()

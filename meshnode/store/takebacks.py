@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
-from meshnode.store import schema
 from meshnode.store.database import Tx
-
-_FORMAT: Final = 2  # that brought the table: a reader may meet a database that no program of it has opened yet
 
 
 def start(tx: Tx, sites: Iterable[bytes]) -> None:
@@ -18,8 +14,6 @@ def start(tx: Tx, sites: Iterable[bytes]) -> None:
 
 def pending(tx: Tx) -> dict[bytes, int]:
     """The sites, each with the number of its events that were taken out of the log."""
-    if schema.format_of(tx) < _FORMAT:
-        return {}
     return dict(tx.execute("SELECT site, events FROM meshnode_takebacks ORDER BY site").fetchall())
 
 

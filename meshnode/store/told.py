@@ -7,15 +7,12 @@ not applied there, never as up to date.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from meshnode.model.delivery import GroupName, Told
 from meshnode.model.hlc import Hlc
-from meshnode.store import schema
 from meshnode.store.database import Tx
 from meshnode.store.u64 import from_sql, to_sql
-
-TOLD_FORMAT: Final = 2  # of the database, from which they are kept
 
 
 class ToldRow(NamedTuple):
@@ -29,8 +26,6 @@ class ToldRow(NamedTuple):
 
 def of_peer(tx: Tx, peer: bytes) -> dict[GroupName, Told]:
     """Everything that a peer told."""
-    if schema.format_of(tx) < TOLD_FORMAT:
-        return {}
     found = tx.execute(
         "SELECT s.site, t.schema, t.name, t.physical, t.logical, t.told_ms FROM meshnode_told AS t"
         " JOIN meshnode_sites AS p ON p.no = t.peer_no JOIN meshnode_sites AS s ON s.no = t.site_no WHERE p.site = ?",

@@ -151,6 +151,11 @@ def of_site(tx: Tx, site_no: int) -> list[Group]:
     return [_group(row) for row in tx.execute(f"{_SELECT} WHERE site_no = ?", (site_no,)).fetchall()]
 
 
+def forget_site(tx: Tx, site_no: int) -> None:
+    """Nothing is claimed of a site's groups any more (fail closed)."""
+    tx.execute("DELETE FROM meshnode_watermarks WHERE site_no = ?", (site_no,))
+
+
 def advance_table(tx: Tx, table_no: int) -> None:
     """Nothing of the table is held any more: claim what its groups had reached meanwhile."""
     _advance(tx, [_group(row) for row in tx.execute(f"{_SELECT} WHERE table_no = ?", (table_no,)).fetchall()])

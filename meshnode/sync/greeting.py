@@ -9,7 +9,8 @@ import msgspec
 from meshnode.errors import CloseCode, ProtocolError
 from meshnode.limits import CLOCK_OFFSET_NOTICE_MS, LABEL_BYTES
 from meshnode.model.delivery import LinkState
-from meshnode.model.frames import VERSION, Hello, Inbound
+from meshnode.model.frames import FEATURE_COVERING, VERSION, Hello, Inbound, Request, encode_frame
+from meshnode.model.frames_untrusted import decode_control_untrusted
 from meshnode.model.hlc import ZERO, Hlc, beyond_skew
 from meshnode.model.scope import Scope, parse_scope_untrusted
 from meshnode.sync.effects import Effect, Notice, RolledBack
@@ -48,6 +49,13 @@ def own_hello(greeting: Greeting, state: LinkState, inbound: Inbound | None, now
         inbound=inbound,
         max_hlc=dict(state.max_hlc),
     )
+
+
+def plain(body: bytes) -> bytes:
+    """A stored request of ours without what takes a feature."""
+    request = decode_control_untrusted(body, frozenset({FEATURE_COVERING}))
+    assert isinstance(request, Request)
+    return encode_frame(msgspec.structs.replace(request, covering=None))
 
 
 def check_hello_untrusted(hello: Hello, peer: bytes) -> Scope:

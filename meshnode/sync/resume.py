@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from meshnode.limits import GENESIS_REWIND_MS
-from meshnode.model.delivery import OutboundStream, Staged
+from meshnode.model.delivery import OutboundStream, Replaced, Staged
 from meshnode.model.frames import Inbound
 
 
 def same_stream(
-    inbound: Inbound | None, epoch: bytes, settled_no: int, settled_digest: bytes, unsettled: Sequence[Staged]
+    inbound: Inbound | None,
+    epoch: bytes,
+    settled_no: int,
+    settled_digest: bytes,
+    unsettled: Sequence[Staged],
+    replaces: Collection[Replaced] = (),
 ) -> bool:
     """True where the peer's last frame is our last settled or a staged one; every other state starts from genesis.
 
-    The answer settles nothing: a cursor never moves on what a peer claims.
+    An epoch that was begun at the settled cursor and of which the peer may not have heard yet goes on where the peer
+    stands at what was settled or staged before it. The answer settles nothing: a cursor never moves on what a peer
+    claims.
     """
-    if inbound is None or inbound.epoch != epoch:
+    if inbound is None:
         return False
     last = inbound.next - 1
+    if inbound.epoch != epoch:
+        return settled_no == 0 and Replaced(inbound.epoch, last, inbound.digest) in replaces
     if last == 0:
         return settled_no == 0 and inbound.digest == b""
     if last == settled_no:

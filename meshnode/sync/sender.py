@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from meshnode.codec.framing import frame
 from meshnode.errors import CloseCode, ProtocolError
 from meshnode.limits import CYCLE_MS, GENESIS_REWIND_MS, REQUESTS_PER_PEER, WINDOW_FRAMES
-from meshnode.model.delivery import Advanced, OutboundStream, Settlement, Staged, StagedFrame
+from meshnode.model.delivery import Advanced, OutboundStream, Replaced, Settlement, Staged, StagedFrame
 from meshnode.model.frames import Ack, Inbound, Nak, Open, Request, encode_frame
 from meshnode.sync.effects import Advance, Answer, Close, Effect, NewEpoch, Resend, RewindPoint, SendEvents
 from meshnode.sync.resume import rewind_wait_ms, same_stream
@@ -39,6 +39,7 @@ class Sender:
         self._settled_digest = b""
         self._unsettled: deque[Staged] = deque()
         self._rewound_ms = 0
+        self._replaces: tuple[Replaced, ...] = ()
         self._past = set(past_epochs)
         if outbound is not None:
             self._take(outbound)
@@ -82,14 +83,21 @@ class Sender:
         return len(self._unsettled)
 
     @property
+    def stands_still(self) -> bool:
+        """Whether stored state cannot be read, as far as is known."""
+        return self._stopped
+
+    @property
     def idle(self) -> bool:
         """Whether nothing is staged, wanted or under way."""
         return not (self._busy or self._unsettled or self._acks or self._stage or self._opening)
 
     def next_timer(self) -> int | None:
         """When `pump` is worth calling without any other input."""
-        if self._busy or self._held or not self._greeted or self._stopped:
+        if self._busy or self._held or not self._greeted:
             return None
+        if self._stopped:
+            return self._cycle_at
         if self._opening is not None:
             return self._open_at
         due = [self._cycle_at]
@@ -110,8 +118,8 @@ class Sender:
 
     def ack_untrusted(self, ack: Ack, now_ms: int) -> None:
         """Settle the oldest frame, or nothing; any ack that names neither raises ProtocolError (profile §8)."""
-        if self._stopped:
-            return
+        if self._stopped and self._epoch is None:
+            return  # the cursor could not be read, so whose ack this is cannot be told
         if ack.epoch != self._epoch:
             if ack.epoch not in self._past:
                 raise ProtocolError("an ack of an epoch that was never ours")
@@ -173,13 +181,10 @@ class Sender:
         self._watermarks = True
 
     def refilter(self, now_ms: int, *, widened: bool) -> None:
-        """Our policy changed: an opt-out stops what is staged at once, an opt-in brings what was skipped."""
-        if self._epoch is None:
-            return
-        if widened:
-            self._reopen("genesis", now_ms, forced=False)
-        elif self._unsettled:
+        """Our policy changed: an opt-out stops what is staged at once, an opt-in brings what the store queued."""
+        if self._epoch is not None and self._unsettled and not widened:
             self._reopen("settled", now_ms, forced=False)
+        self.grew(now_ms)
 
     def hold(self, held: bool, now_ms: int) -> list[Effect]:
         """Publish nothing while held: nothing is staged, sent or opened; acks still settle."""
@@ -187,14 +192,25 @@ class Sender:
         return self._begin(now_ms) if before and not held and self._greeted else []
 
     def stop(self) -> None:
-        """The stream's stored state cannot be read: it stops with its cursor unmoved (NEOTH commit contract)."""
+        """The stream's stored state cannot be read: it stops with its cursor unmoved (NEOTH commit contract).
+
+        Once a cycle it is looked at again, from the settled cursor: somebody may have repaired it.
+        """
         self._stopped = True
+        self._busy = False
+
+    def wake(self, now_ms: int) -> None:
+        """Somebody asked: a cycle starts now, and what stands still is looked at again."""
+        self._cycle_at = now_ms
+        self._retry_at = now_ms
 
     # --- Jobs.
 
     def pump(self, now_ms: int) -> list[Effect]:
         """At most one further job."""
-        if self._busy or not self._greeted or self._stopped:
+        if self._busy or not self._greeted:
+            return []
+        if self._stopped and not self._look_again(now_ms):
             return []
         if _due(self._cycle_at, now_ms, CYCLE_MS):
             self._start_cycle(now_ms)
@@ -205,6 +221,13 @@ class Sender:
             return []
         self._busy = True
         return [job]
+
+    def _look_again(self, now_ms: int) -> bool:
+        """Whether what stands still may have a job: once a cycle from the settled cursor, and to settle acks."""
+        if not self._held and _due(self._cycle_at, now_ms, CYCLE_MS):
+            self._stopped = False
+            self._reopen("settled", now_ms, forced=False)
+        return not self._stopped or bool(self._acks)
 
     def advanced(self, result: Advanced | None) -> list[Effect]:
         """Send what was staged; None means that the stored epoch is another link's."""
@@ -239,6 +262,7 @@ class Sender:
             self._past.add(self._epoch)
         self._take(outbound)
         self._known_no = self._last_no()
+        self._acks.clear()  # they came while the epoch was being replaced: their frames were discarded with it
         self._opening = None
         self._resend_from = None
         self._stage = self._retry = True
@@ -265,7 +289,12 @@ class Sender:
     def _same_stream(self) -> bool:
         assert self._epoch is not None
         return same_stream(
-            self._peer_holds, self._epoch, self._settled_no, self._settled_digest, tuple(self._unsettled)
+            self._peer_holds,
+            self._epoch,
+            self._settled_no,
+            self._settled_digest,
+            tuple(self._unsettled),
+            self._replaces,
         )
 
     def _start_cycle(self, now_ms: int) -> None:
@@ -277,10 +306,10 @@ class Sender:
         self._retry = self._retry or _due(self._retry_at, now_ms, CYCLE_MS)
 
     def _next_job(self, now_ms: int) -> Effect | None:
-        silent = self._opening is not None or self._resend_from is not None or self._held
+        silent = self._opening is not None or self._resend_from is not None or self._held or self._stopped
         if self._acks and silent:
             return self._advance(now_ms, room=0)  # settle first: a new epoch starts at the settled cursor
-        if self._held:
+        if self._held or self._stopped:
             return None
         if self._opening is not None:
             return NewEpoch(self._epoch, self._opening) if _due(self._open_at, now_ms, GENESIS_REWIND_MS) else None
@@ -342,6 +371,7 @@ class Sender:
         self._settled_digest = outbound.settled_digest
         self._unsettled = deque(outbound.staged)
         self._rewound_ms = outbound.rewound_ms
+        self._replaces = outbound.replaces
 
     def _last_no(self) -> int:
         return self._unsettled[-1].no if self._unsettled else self._settled_no

@@ -43,6 +43,7 @@ from meshnode.errors import CloseCode, ProtocolError
 from meshnode.limits import FRAME_BYTES, HELLO_BYTES, INTRODUCE_BYTES, WINDOW_FRAMES
 from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
 from meshnode.model.frames import (
+    FEATURE_COVERING,
     Ack,
     Bye,
     Frame,
@@ -68,7 +69,7 @@ from meshnode.sync.effects import (
     RolledBack,
     SendControl,
 )
-from meshnode.sync.greeting import Greeting, check_hello_untrusted, label, own_hello, remarks, without_skew
+from meshnode.sync.greeting import Greeting, check_hello_untrusted, label, own_hello, plain, remarks, without_skew
 from meshnode.sync.receiver import Receiver
 from meshnode.sync.resume import holds_more
 from meshnode.sync.sender import Sender
@@ -105,6 +106,8 @@ class Session:
         self._features: frozenset[str] = frozenset()  # agreed: listed by both sides
         self._told = ToldWatermarks()
         self._heard = HeardWatermarks(greeting.site)
+        self.stopped = ""
+        """Why our stream stands still, empty while it does not (NEOTH commit contract)."""
 
     # --- Reading.
 
@@ -131,6 +134,11 @@ class Session:
     def take_told(self) -> dict[GroupName, Told]:
         """A bounded part of what was told since the last call, for whoever keeps it over restarts."""
         return self._heard.take_risen()
+
+    @property
+    def peer_told(self) -> bool:
+        """Whether it told watermarks on this link: it had nothing left to stage then."""
+        return self._heard.told
 
     def next_timer(self) -> int | None:
         """When `timer` is due, in wall-clock milliseconds; None where nothing is waited for."""
@@ -186,11 +194,17 @@ class Session:
             self._sender.want_watermarks()
         return self._guarded(list, now_ms)
 
+    def wake(self, now_ms: int) -> list[Effect]:
+        """The node's owner wants a cycle now."""
+        if self._sender is not None:
+            self._sender.wake(now_ms)
+        return self._guarded(list, now_ms)
+
     def requests(self, bodies: Iterable[bytes], now_ms: int) -> list[Effect]:
         """All that this node asks of the peer at present (CBOR of request frames); each goes out once a link."""
         fresh = [body for body in bodies if body not in self._requested]
         self._requested.update(dict.fromkeys(fresh))
-        return [] if self.hello is None or self._dead else [SendControl(frame(body)) for body in fresh]
+        return [] if self.hello is None or self._dead else self._ask(fresh)
 
     def publish(self, allowed: bool, now_ms: int) -> list[Effect]:
         """Whether this node may offer anything (profile §8: not while it does not know which copy it is)."""
@@ -201,7 +215,10 @@ class Session:
         return self._guarded(lambda: begun, now_ms)
 
     def policy_changed(self, now_ms: int, *, widened: bool) -> list[Effect]:
-        """What may be offered changed: staged frames are made again, and what was skipped before is offered now."""
+        """What may be offered changed: unless it only widened, staged frames are made again; then go on staging.
+
+        What was passed over before is queued by the store in the transaction that changed the policy.
+        """
         if self._sender is not None:
             self._sender.refilter(now_ms, widened=widened)
         return self._guarded(list, now_ms)
@@ -263,7 +280,7 @@ class Session:
         return []
 
     def _control_frame_untrusted(self, cbor: bytes, now_ms: int) -> list[Effect]:
-        message = decode_control_untrusted(cbor)
+        message = decode_control_untrusted(cbor, self._features)
         if isinstance(message, Introduce):
             return self._introduce_untrusted(message)
         if not self._admitted:
@@ -300,12 +317,12 @@ class Session:
         hello, skewed = without_skew(hello, now_ms)
         self.hello = hello
         self._features = frozenset(hello.features).intersection(self._greeting.features)
-        known = dict(self._state.max_hlc).get(self._greeting.site, ZERO)
+        known = max(self._state.own_newest, dict(self._state.max_hlc).get(self._greeting.site, ZERO))
         effects: list[Effect] = [PeerHello(hello, scope, hello.wall - now_ms)]
         effects.extend(remarks(hello, skewed, known, self._greeting.site, now_ms))
         if holds_more(hello.inbound, self._state.outbound, self._state.past_epochs):
             effects.append(RolledBack(None))
-        effects.extend(SendControl(frame(body)) for body in self._requested)
+        effects.extend(self._ask(self._requested))
         effects.extend(self.requests(self._state.requests, now_ms))
         effects.extend(self._sending().greeted(hello.inbound, now_ms))
         self._sending().want_watermarks()
@@ -350,12 +367,19 @@ class Session:
 
     def _advanced(self, result: Advanced | None) -> list[Effect]:
         effects = self._sending().advanced(result)
+        if not self._sending().stands_still:
+            self.stopped = ""
         if result is not None and result.watermarks is not None:
             effects.extend(map(_control, self._told.messages(result.watermarks, *self._sending().after)))
         return effects
 
+    def _ask(self, bodies: Iterable[bytes]) -> list[Effect]:
+        """Requests as they are stored, without what the peer did not agree to."""
+        return [SendControl(frame(body if FEATURE_COVERING in self._features else plain(body))) for body in bodies]
+
     def _stop_sending(self, reason: str) -> list[Effect]:
         self._sending().stop()
+        self.stopped = reason
         return [Notice("unreadable-state", reason)]
 
     def _sending(self) -> Sender:

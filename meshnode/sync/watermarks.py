@@ -14,22 +14,27 @@ ENTRIES_PER_MESSAGE = 4096  # the longest names fill about half a frame
 
 
 class ToldWatermarks:
-    """What a peer was told on this link; only what rose since is told again."""
+    """What a peer was told on this link; only what rose since is told again.
 
-    __slots__ = ("_told",)
+    The first message comes even without entries: that it came says that nothing was left to stage.
+    """
+
+    __slots__ = ("_any", "_told")
 
     def __init__(self) -> None:
         self._told: dict[GroupName, Hlc] = {}
+        self._any = False
 
     def messages(self, entries: Iterable[WatermarkEntry], epoch: bytes, no: int) -> Iterator[Watermarks]:
-        """The messages that bring the peer up to date, none where nothing rose."""
+        """The messages that bring the peer up to date; once one was sent, none where nothing rose."""
         risen = []
         for entry in entries:
             group, hlc = entry[:3], Hlc(entry.physical, entry.logical)
             if self._told.get(group) != hlc:
                 self._told[group] = hlc
                 risen.append(entry)
-        for start in range(0, len(risen), ENTRIES_PER_MESSAGE):
+        first, self._any = not self._any, True
+        for start in range(0, max(len(risen), first), ENTRIES_PER_MESSAGE):
             yield Watermarks(after=After(epoch, no), entries=tuple(risen[start : start + ENTRIES_PER_MESSAGE]))
 
 
@@ -41,10 +46,11 @@ class HeardWatermarks:
     count later.
     """
 
-    __slots__ = ("_after", "_own", "_risen", "_waiting", "entries")
+    __slots__ = ("_after", "_own", "_risen", "_waiting", "entries", "told")
 
     def __init__(self, own: bytes) -> None:
         self.entries: dict[GroupName, Told] = {}
+        self.told = False  # whether any message came
         self._own = own
         self._after: After | None = None
         self._waiting: dict[GroupName, Hlc] = {}
@@ -52,7 +58,7 @@ class HeardWatermarks:
 
     def take_untrusted(self, message: Watermarks, now_ms: int) -> int:
         """Keep what rose; returns how many were beyond the skew bound, which count as absent (SSP/1 §5.1)."""
-        skewed = 0
+        skewed, self.told = 0, True
         if self._after is None or self._after.epoch != message.after.epoch or self._after.no < message.after.no:
             self._after = message.after
         for entry in message.entries:

@@ -344,3 +344,21 @@ def test_items_are_counted_as_they_nest(value: Any) -> None:
     cbor.check_items_untrusted(data, items(value))
     with pytest.raises(CodecError):
         cbor.check_items_untrusted(data, items(value) - 1)
+
+
+COVERING = frozenset({frames.FEATURE_COVERING})
+
+
+def test_covering_is_a_key_of_its_feature_alone() -> None:
+    asked = frames.Request(E8, "table", schema="*", table="t", covering=True)
+    data = frames.encode_frame(asked)
+    assert decode_control_untrusted(data, COVERING) == asked
+    with pytest.raises(ProtocolError, match="other keys"):
+        decode_control_untrusted(data)
+    bare = frames.Request(E8, "table", schema="*", table="t")
+    assert decode_control_untrusted(frames.encode_frame(bare), COVERING) == bare
+    site = {"t": "request", "id": E8, "what": "site", "site": S16}
+    table = {"t": "request", "id": E8, "what": "table", "schema": "*", "table": "t"}
+    for wrong in ({**site, "covering": True}, *({**table, "covering": each} for each in (False, 1, "x", [], {}, b""))):
+        with pytest.raises(ProtocolError):
+            decode_control_untrusted(cbor.encode(wrong), COVERING)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.laws import law
 
 from meshnode.errors import ProtocolError
-from meshnode.model.scope import Scope, parse_scope_untrusted
+from meshnode.model.scope import Scope, gained, parse_scope_untrusted
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,25 @@ def test_the_last_match_decides(patterns: list[str], schema: str, table: str) ->
         if rule_schema in ("*", schema) and rule_table in ("*", table):
             expected = not pattern.startswith("!")
     assert Scope(tuple(patterns)).contains(schema, table) is expected
+
+
+@law
+@given(st.lists(PATTERNS, max_size=5), st.lists(PATTERNS, max_size=5), st.sampled_from("abcd"), st.sampled_from("abcd"))
+def test_what_a_scope_gains_is_named(before: list[str], after: list[str], schema: str, table: str) -> None:
+    old, new = Scope(tuple(before)), Scope(tuple(after))
+    named = any(one in ("*", schema) and other in ("*", table) for one, other in gained(old, new))
+    assert named or not (new.contains(schema, table) and not old.contains(schema, table))
+
+
+def test_what_a_scope_gains_is_no_more_than_needed() -> None:
+    narrow = Scope(("main.notes",))
+    assert gained(narrow, narrow) == gained(Scope(), narrow) == []
+    assert gained(narrow, Scope(("main.notes", "main.tasks", "x.y"))) == [("main", "tasks"), ("x", "y")]
+    assert gained(narrow, Scope(("main.*",))) == [("main", "*")]
+    assert gained(narrow, Scope()) == [("*", "*")]
+    assert gained(Scope(("*.*", "!main.notes")), Scope()) == [("main", "notes")]
+    many = Scope(tuple(f"s{number}.t{number}" for number in range(100)))
+    assert gained(narrow, many) == [("*", "*")], "beyond a bound it is not looked at"
 
 
 def test_text_and_equality() -> None:

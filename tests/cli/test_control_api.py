@@ -102,6 +102,12 @@ async def test_all_operations_pass_through(home: Home, node: MemoryNode) -> None
     assert (await client.forget("s.t", {"id": 1}, undo=True)).undone
     assert (await client.forget("s.t", {"id": 1})).events == 1
     assert await client.get("s.t", {"id": 1}) is None
+    assert (await client.classify("s.t", "private")).classes == {"s.t": "private"}
+    assert (await client.set_policy("scope", ["main.*"])).scope == ["main.*"]
+    assert (await client.policy()).scope == ["main.*"]
+    assert [each.cursor for each in await client.sync_state()] == [5]
+    assert [each.counter for each in await client.frontier(PEER.name)] == [9]
+    assert [each.table for each in (await client.request_sync(table="s.t")).asked] == ["s.t"]
     await client.set_online(False)
     assert not node.online
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshnode.errors import BusyError, ConfigError, IdentityError, NotFoundError, UsageError
-from meshnode.node.config import Config, config_text, parse_config, with_overrides
+from meshnode.node.config import Config, config_text, load_config, parse_config, with_overrides
 from meshnode.node.home import Home, default_home
 from meshnode.node.lock import holder_of, lock_or, try_lock
 
@@ -112,6 +112,10 @@ def test_settings_are_read_and_written(home: Home) -> None:
         ("listen = '256.0.0.1'", "listen is an IP address"),
         ("peers = ['nonsense']", "nonsense"),
         ("a = " + "[" * 5000, "not TOML"),
+        ("scope = ['notes']", "scope"),
+        ("replicate_raw_ingress = 1", "replicate_raw_ingress"),
+        ("replay_budget_days = 91", "replay_budget_days"),
+        ("replay_budget_days = -1", "replay_budget_days"),
     ],
 )
 def test_a_bad_setting_is_one_clear_line(text: str, says: str) -> None:
@@ -137,6 +141,61 @@ def test_the_command_line_stands_before_the_file() -> None:
 def test_any_name_survives_the_file(name: str) -> None:
     config = Config(name=name, database=name)
     assert parse_config(config_text(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "line"),
+    [
+        ("scope", ["main.notes", "!main.x"], 'scope = ["main.notes", "!main.x"]'),
+        ("scope", [], "scope = []"),
+        ("replicate_raw_ingress", True, "replicate_raw_ingress = true"),
+        ("replay_budget_days", 30, "replay_budget_days = 30"),
+    ],
+)
+def test_a_policy_is_changed_in_the_file_and_nothing_else_is(
+    home: Home, setting: str, value: object, line: str
+) -> None:
+    written = "# mine\nname = 'desk'\n\nscope = ['main.*']  # why\n#replay_budget_days=1\n"
+    home.config_path.write_text(written)
+    config = home.change_policy(setting, value)
+    kept = home.config_path.read_text().splitlines()
+    assert line in kept
+    assert [each for each in kept if setting not in each] == [
+        each for each in written.splitlines() if setting not in each
+    ]
+    assert load_config(home.config_path) == config == home.config
+    home.change_policy(setting, value)
+    assert home.config_path.read_text().splitlines() == kept
+
+
+def test_a_policy_in_a_home_without_settings_gets_a_file(home: Home) -> None:
+    home.change_policy("replay_budget_days", 7)
+    assert load_config(home.config_path) == Config(replay_budget_days=7)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "says"),
+    [
+        ("port", 1, "no policy 'port'"),
+        ("scope", ["notes"], "scope"),
+        ("scope", "main.*", "scope"),
+        ("replicate_raw_ingress", "yes", "replicate_raw_ingress"),
+        ("replay_budget_days", 91, "replay_budget_days"),
+        ("replay_budget_days", True, "replay_budget_days"),
+    ],
+)
+def test_a_policy_that_cannot_be_changes_nothing(home: Home, setting: str, value: object, says: str) -> None:
+    home.config_path.write_text("name = 'desk'\n")
+    with pytest.raises(ConfigError, match=says):
+        home.change_policy(setting, value)
+    assert home.config_path.read_text() == "name = 'desk'\n"
+
+
+def test_a_setting_over_several_lines_is_left_to_its_owner(home: Home) -> None:
+    home.config_path.write_text("scope = [\n  'main.notes',\n]\n")
+    with pytest.raises(ConfigError, match="SIGHUP"):
+        home.change_policy("scope", [])
+    assert home.config_path.read_text() == "scope = [\n  'main.notes',\n]\n"
 
 
 async def test_the_lock_names_its_holder(home: Home) -> None:

@@ -66,6 +66,75 @@ async def test_table_add_and_list(home: Home, node: MemoryNode) -> None:
     assert [json.loads(line)["table"] for line in before.out.splitlines()] == ["notes", "s.t"]
 
 
+async def test_the_class_of_a_table_and_the_policy(home: Home, node: MemoryNode) -> None:
+    added = await meshnode(
+        "table", "add", "t", "--key", "id:TEXT", "--class", "raw", "--output", "json", home=home.path
+    )
+    assert (added.code, added.json["class"]) == (0, "raw")
+    changed = await meshnode("table", "class", "t", "private", "--output", "json", home=home.path)
+    assert changed.json["classes"] == {"t": "private"}
+    for words, setting, value in (
+        (["scope", "main.*", "!main.t"], "scope", ["main.*", "!main.t"]),
+        (["scope"], "scope", []),
+        (["replicate_raw_ingress", "on"], "replicate_raw_ingress", True),
+        (["replay_budget_days", "30"], "replay_budget_days", 30),
+    ):
+        changed = await meshnode("policy", "set", *words, "--output", "json", home=home.path)
+        assert (changed.code, changed.json[setting]) == (0, value)
+    shown = await meshnode("policy", "show", home=home.path)
+    assert shown.out.splitlines()[1].split() == ["replicate_raw_ingress", "true"]
+    for words, says in (
+        (["table", "class", "t", "secret"], "no class of tables"),
+        (["table", "add", "u", "--key", "id:TEXT", "--class", "x"], "no class of tables"),
+        (["policy", "set", "prot", "1"], "no policy 'prot'"),
+        (["policy", "set", "replicate_raw_ingress", "perhaps"], "true or false"),
+        (["policy", "set", "replay_budget_days"], "takes one value"),
+        (["policy"], "show|set"),
+    ):
+        complains(await meshnode(*words, home=home.path), 2, says)
+
+
+async def test_which_copy_of_a_database_this_is(home: Home, node: MemoryNode) -> None:
+    said = await meshnode("identity", "resume", home=home.path)
+    assert (said.code, said.out) == (
+        0,
+        f"This copy goes on as 'bench' (site {SITE[:8]}). It asked 2 peers for its own events.\n",
+    )
+    as_json = await meshnode("identity", "resume", "--output", "json", home=home.path)
+    assert (as_json.json["publishing"], as_json.json["asked"]) == (True, 2)
+    complains(await meshnode("identity", home=home.path), 2, "resume|renew")
+    complains(await meshnode("identity", "renew", home=home.path), 2, "INVITE")
+    complains(await meshnode("identity", "renew", "nonsense", home=home.path), 1, "invite")
+    complains(await meshnode("identity", "renew", "x", "--timeout", "0", home=home.path), 2, "--timeout")
+
+
+async def test_the_state_of_the_delivery(home: Home, node: MemoryNode) -> None:
+    shown = await meshnode("sync-state", home=home.path)
+    assert shown.code == 0
+    assert "\x1b" not in shown.out
+    for line in (
+        "frame 7: 2 events, 300 bytes, sent again 1 times",
+        "asked it for table *",
+        "stands still: unreadable",
+    ):
+        assert f"{PEER.short} {line}" in shown.out.splitlines()
+    as_json = await meshnode("sync-state", "--peer", PEER.name, "--output", "json", home=home.path)
+    assert (as_json.json[0]["cursor"], as_json.json[0]["staged"][0]["attempts"]) == (5, 1)
+    lines = await meshnode("sync-state", "--output", "jsonl", home=home.path)
+    assert json.loads(lines.out)["next_inbound"] == 4
+    frontier = await meshnode("frontier", "--output", "json", home=home.path)
+    assert [(each["counter"], each["evidence"]) for each in frontier.json] == [(9, "ordering")]
+    plain = await meshnode("frontier", "--peer", PEER.site, home=home.path)
+    assert "rdering evidence" in plain.err
+    receipt = await meshnode("request-sync", PEER.name, "--table", "notes", "--output", "json", home=home.path)
+    assert [(each["table"], each["linked"]) for each in receipt.json["asked"]] == [("notes", False)]
+    assert (await meshnode("request-sync", home=home.path)).out.splitlines()[0].split() == [
+        "short", "name", "table", "linked", "id",
+    ]  # fmt: skip
+    for verb in (["sync-state", "--peer"], ["frontier", "--peer"], ["request-sync"]):
+        complains(await meshnode(*verb, "nobody", home=home.path), 1, "no other member")
+
+
 async def test_rows_as_table_json_and_jsonl(home: Home, node: MemoryNode) -> None:
     await node.put("notes", {"id": "a"}, {"title": "x\x1b[31m", "raw": b"\x00"})
     await node.put("notes", {"id": "b"}, {})

@@ -115,6 +115,26 @@ async def test_a_table_that_cannot_be_one_is_one_clear_line(home: Path, argument
     assert says in result.err
 
 
+async def test_the_policy_is_written_to_the_settings_and_kept_by_the_store(home: Path) -> None:
+    assert (await meshnode("policy", "set", "scope", "main.notes", home=home)).code == 0
+    assert (await meshnode("policy", "set", "replay_budget_days", "7", home=home)).code == 0
+    assert (await meshnode("table", "class", "notes", "raw", home=home)).code == 0
+    shown = await meshnode("policy", "show", "--output", "json", home=home)
+    assert shown.json == {
+        "scope": ["main.notes"],
+        "replicate_raw_ingress": False,
+        "replay_budget_days": 7,
+        "classes": {"notes": "raw"},
+    }
+    assert 'scope = ["main.notes"]' in (home / "config.toml").read_text().splitlines()
+    listed = await meshnode("table", "list", "--output", "json", home=home)
+    assert [table["class"] for table in listed.json] == ["raw"]
+    refused = await meshnode("policy", "set", "replay_budget_days", "91", home=home)
+    assert (refused.code, "1 to 90" in refused.err or "<= 90" in refused.err) == (2, True)
+    unknown = await meshnode("table", "class", "nothing", "raw", home=home)
+    assert (unknown.code, "add it first" in unknown.err) == (1, True)
+
+
 async def test_the_verbs_that_drop_history(home: Path) -> None:
     for title in ("one", "two", "three"):
         assert (await meshnode("put", "notes", "id=n1", f"title={title}", home=home)).code == 0

@@ -10,11 +10,12 @@ from support.pair import NOTES, Node, Wire, mesh, settle
 from support.records import founding, sealed, site_key, vouch
 
 from meshnode.engine import outbox
-from meshnode.engine.links import note_scope, open_link
+from meshnode.engine.links import open_link
 from meshnode.errors import CloseCode, CorruptStateError, ProtocolError
 from meshnode.limits import BATCH_EVENTS, CYCLE_MS, FRONTIER_SITES, GENESIS_REWIND_MS, SKEW_MS
 from meshnode.model.delivery import PATH, Told
 from meshnode.model.hlc import Hlc
+from meshnode.model.policy import TableClass
 from meshnode.model.record import Retirement
 from meshnode.model.scope import Scope
 from meshnode.store import removed, reoffers
@@ -200,11 +201,9 @@ def test_a_request_is_kept_until_it_is_answered_and_answered_after_the_events(tm
     left.write("n1", "Milk")
     Wire(left, right).settle()
     assert right.rows() == {}
-    note_scope(right.context, right.scope)
     right.crash()
     right.scope = Scope(("main.*",))
-    assert note_scope(right.context, right.scope)
-    assert not note_scope(right.context, right.scope)
+    assert not right.take(right.context.policy).any
     assert behind(right, left).requests == 1
     right.crash()
     wire = Wire(left, right)
@@ -232,17 +231,15 @@ def test_a_policy_that_now_forbids_what_is_staged_does_not_wedge_the_stream(tmp_
     while not behind(left, right).staged >= 2:
         wire.left.steps()[0]() if wire.left.steps() else wire.right.steps()[0]()
     left.crash()
-    left.policy = lambda _schema, table: table != "notes"
-    left.policy_name = "no notes"
+    left.classify(TableClass.PRIVATE)
     Wire(left, right).settle()
     assert right.rows() == {}
     assert right.query("SELECT count(*) FROM meshnode_log") == [(1,)]
     assert behind(left, right).staged == 0
     # Opting in again brings what was skipped.
-    left.policy, left.policy_name = anything, ""
     wire = Wire(left, right)
     wire.settle()
-    wire.left.carry_out(wire.left.session.policy_changed(left.time.now_ms, widened=True))
+    left.classify(TableClass.SHARED)
     wire.settle()
     assert right.rows() == {"n1": "secret"}
 
@@ -269,6 +266,7 @@ def test_rejected_events_are_offered_again_until_they_pass(tmp_path: Path) -> No
 
 def test_a_rejected_event_in_flight_when_the_stream_begins_anew_is_not_lost(tmp_path: Path) -> None:
     left, right = mesh(tmp_path, 2)
+    left.write("o1", "x", table=("main", "other"))
     left.context.clock = Hlc(left.time.now_ms + SKEW_MS + 60_000, 0)
     left.write("future", "x")
     Wire(left, right).settle()
@@ -279,7 +277,7 @@ def test_a_rejected_event_in_flight_when_the_stream_begins_anew_is_not_lost(tmp_
     assert behind(left, right).reoffers == 0
     assert behind(left, right).events_behind == 1
     left.crash()
-    left.policy_name = "another"
+    left.classify(TableClass.PRIVATE, ("main", "other"))
     Wire(left, right).settle()
     assert right.rows() == {"future": "x"}
 

@@ -163,7 +163,7 @@ def test_the_peers_own_events_are_passed_and_long_filtered_stretches_take_many_t
     monkeypatch.setattr(offers, "SCAN_ROWS", 100)
     monkeypatch.setattr(offers, "SCAN_BYTES", 0)
     with node.context.transaction() as tx:
-        assert offers.events_after(tx, 0, 0, lambda _table_no: False, 1).scanned_to == 1
+        assert offers.events_after(tx, 0, 0, lambda _table_no, _physical: False, 1).scanned_to == 1
     node.query("UPDATE meshnode_log SET site_no = (SELECT no FROM meshnode_sites WHERE site = ?)", PEER)
     reopened = opened(node, expected=stream.epoch)
     assert [each.staged.items for each in frames_of(advance(node, reopened.epoch))] == [records.staged.items]

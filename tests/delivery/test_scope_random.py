@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.pair import Wire, mesh, settle
 
-from meshnode.engine.links import note_scope
 from meshnode.model.hlc import Hlc
 from meshnode.model.scope import Scope
 from meshnode.store.watermarks import all_watermarks
@@ -30,7 +29,6 @@ class Pair:
     def __init__(self, folder: Path) -> None:
         self.author, self.receiver = mesh(folder, 2)
         self.written: dict[Hlc, bytes] = {}
-        note_scope(self.receiver.context, self.receiver.scope)
         self.wire = Wire(self.author, self.receiver)
 
     def go_round(self, scope: int, writes: int, steps: int, ms: int) -> None:
@@ -44,7 +42,6 @@ class Pair:
     def set_scope(self, scope: Scope) -> None:
         self.receiver.crash()  # a scope that changes takes a new link
         self.receiver.scope = scope
-        note_scope(self.receiver.context, scope)
         self.wire = Wire(self.author, self.receiver)
 
     def take_steps(self, count: int) -> None:

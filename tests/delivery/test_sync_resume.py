@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshnode.limits import GENESIS_REWIND_MS
-from meshnode.model.delivery import Staged
+from meshnode.model.delivery import Replaced, Staged
 from meshnode.model.frames import Inbound
 from meshnode.sync.resume import rewind_wait_ms, same_stream
 
@@ -39,6 +39,21 @@ def test_an_epoch_of_which_nothing_is_settled_goes_on_with_nothing_received() ->
     assert same_stream(Inbound(EPOCH, 1, b""), EPOCH, 0, b"", (Staged(1, ONE, 1),))
     assert same_stream(Inbound(EPOCH, 2, ONE), EPOCH, 0, b"", (Staged(1, ONE, 1),))
     assert not same_stream(Inbound(EPOCH, 1, ONE), EPOCH, 0, b"", (Staged(1, ONE, 1),))
+
+
+def test_an_epoch_begun_at_the_settled_cursor_goes_on_wherever_the_one_before_stood() -> None:
+    replaces = (Replaced(OTHER, 4, SETTLED), Replaced(OTHER, 5, ONE))
+    for inbound, resumes in (
+        (Inbound(OTHER, 5, SETTLED), True),  # what was settled
+        (Inbound(OTHER, 6, ONE), True),  # a frame that was discarded meanwhile, whose ack was lost
+        (Inbound(OTHER, 5, ONE), False),
+        (Inbound(OTHER, 4, TWO), False),  # an earlier number: a restored copy
+        (Inbound(b"x" * 8, 5, SETTLED), False),
+        (Inbound(EPOCH, 1, b""), True),
+        (None, False),
+    ):
+        assert same_stream(inbound, EPOCH, 0, b"", (), replaces) is resumes
+    assert not same_stream(Inbound(OTHER, 5, SETTLED), EPOCH, 1, TWO, (), replaces), "the peer has settled newer frames"
 
 
 @pytest.mark.parametrize(

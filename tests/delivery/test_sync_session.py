@@ -392,12 +392,21 @@ def test_a_new_filter_discards_what_is_staged() -> None:
     assert session.control_untrusted(ack(staged(1)), NOW) == []  # a late ack of the epoch before
 
 
-def test_opting_out_discards_at_once_and_opting_in_goes_back_to_genesis() -> None:
+def test_opting_out_discards_at_once_and_opting_in_stages_what_the_store_queued() -> None:
     session = resumed(staged(1))
     assert only(NewEpoch, session.policy_changed(NOW, widened=False)).at == "settled"
+    session = resumed(staged(1))
+    assert only(Advance, session.policy_changed(NOW, widened=True)).room == WINDOW_FRAMES - 1
     session = resumed()
-    assert jobs(session.policy_changed(NOW, widened=False)) == []
-    assert only(NewEpoch, session.policy_changed(NOW, widened=True)).at == "genesis"
+    assert only(Advance, session.policy_changed(NOW, widened=False)).room == WINDOW_FRAMES
+
+
+def test_an_ack_that_comes_while_its_epoch_is_replaced_settles_nothing_in_the_new_one() -> None:
+    session = resumed(staged(1))
+    assert only(NewEpoch, session.policy_changed(NOW, widened=False)) == NewEpoch(EPOCH, "settled")
+    assert jobs(session.control_untrusted(ack(staged(1)), NOW)) == []
+    effects = session.epoch_opened(OutboundStream(NEXT_EPOCH, 0, b"", (), 0), NOW)
+    assert only(Advance, effects).settled == ()
 
 
 def test_a_node_that_may_not_publish_sends_no_event_frame_until_it_may() -> None:

@@ -10,7 +10,6 @@ from support.pair import Node, Wire, mesh
 from support.records import site_key
 
 from meshnode.engine import inbox, judge, progress
-from meshnode.engine.links import note_scope
 from meshnode.engine.registry import TableSpec, register
 from meshnode.limits import SKEW_MS
 from meshnode.model.delivery import PATH, Adopt, Received
@@ -134,14 +133,12 @@ def test_what_the_author_was_asked_to_send_again_is_a_hole_until_it_answered(
 def test_a_scope_that_widens_claims_nothing_before_what_was_skipped_is_here(tmp_path: Path) -> None:
     left, right = mesh(tmp_path, 2)
     right.scope = Scope(("*.*", "!main.notes"))
-    note_scope(right.context, right.scope)
     for row in "abc":
         left.write(row, "x")
     Wire(left, right).settle()
     assert right.rows() == {}
     right.crash()
     right.scope = Scope()
-    note_scope(right.context, right.scope)
     latest = left.write("d", "x")
     wire = Wire(left, right)
     while steps := wire.steps():

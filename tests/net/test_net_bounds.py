@@ -133,6 +133,23 @@ async def test_live_links_are_bounded_and_the_next_peer_is_told() -> None:
             assert refusal.value.code is CloseCode.LIMIT
 
 
+async def test_where_links_yield_the_farthest_gives_its_place_to_a_neighbour() -> None:
+    members = sorted(CROWD, key=lambda key: key.site)
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(station(members[3], members=members, live_links=2, yields=True))
+        peers = {at: await stack.enter_async_context(station(members[at], members=members)) for at in (0, 2, 4, 6)}
+        links = {at: await peers[at].endpoint.dial("127.0.0.1", here.endpoint.port) for at in (0, 6, 2)}
+        await peers[0].until(lambda: peers[0].of(links[0]).closed is not None)
+        assert peers[0].of(links[0]).closed[0] is CloseCode.LIMIT
+        with pytest.raises(TransportError) as refusal:
+            await here.endpoint.dial("127.0.0.1", peers[0].endpoint.port)
+        assert (refusal.value.code, refusal.value.site) == (CloseCode.LIMIT, members[0].site)
+        await here.endpoint.dial("127.0.0.1", peers[4].endpoint.port)
+        await peers[6].until(lambda: peers[6].of(links[6]).closed is not None)
+        assert {link.site for link in here.endpoint.links()} == {members[2].site, members[4].site}
+        assert here.notices == [], "few links are no condition to be told about"
+
+
 async def test_packets_that_are_never_acknowledged_are_bounded() -> None:
     async with station(kept_packets=20) as here, bare_client(here.endpoint.port, "alice") as peer:
         await here.first()

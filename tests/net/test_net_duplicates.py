@@ -6,13 +6,18 @@ import asyncio
 import itertools
 
 import pytest
+from msgspec.structs import replace
 from support.quic import ALICE, BOB, CAROL, PATIENCE_S, Seen, Station, bare_client, station
 
+from meshnode.codec.framing import frame
 from meshnode.errors import CloseCode, TransportError
+from meshnode.model.frames import Hello, encode_frame
+from meshnode.model.hlc import ZERO
 from meshnode.model.site import SiteKey
 from meshnode.net.duplicates import Keep, decide
 from meshnode.net.endpoint import Link
 
+HELLO = Hello(bytes(16), "", "", bytes(16), bytes(8), 0, ZERO, (), (), None, {})
 SMALL, LARGE = sorted((ALICE, BOB), key=lambda key: key.site)
 
 
@@ -218,6 +223,27 @@ async def test_two_live_processes_of_one_site_are_told_that_they_are_twins() -> 
     assert codes == [CloseCode.TWIN, CloseCode.TWIN]
     assert notices == ["twin"]
     assert ends == [CloseCode.DUPLICATE, CloseCode.TWIN]
+
+
+@pytest.mark.parametrize("dialed", [SMALL, LARGE], ids=["smaller", "larger"])
+@pytest.mark.parametrize("boots", [(b"boot-one", b"boot-two"), (b"boot-one", b"boot-one")], ids=["two", "one"])
+async def test_twins_whose_links_cross_are_told(dialed: SiteKey, boots: tuple[bytes, bytes]) -> None:
+    """A link that stands by is not handed over, but what its peer said first is there."""
+    own, are_twins = LARGE if dialed is SMALL else SMALL, boots[0] != boots[1]
+    async with station(own) as here, station(dialed) as first, station(dialed) as second:
+        await dial(here, first)
+        (await here.first()).link.boot = boots[0]
+        dialing = asyncio.ensure_future(dial(second, here))
+        earlier, later = await first.first(), await second.first()
+        later.link.send_control(frame(encode_frame(replace(HELLO, site=dialed.site, boot=boots[1]))))
+        await asyncio.gather(dialing, return_exceptions=True)
+        loser = earlier if dialed is SMALL else later
+        for process, seen in ((first, earlier), (second, later)):
+            if are_twins or seen is loser:
+                await process.until(lambda seen=seen: seen.closed is not None)  # type: ignore[misc]
+                assert seen.closed is not None
+                assert seen.closed[0] is (CloseCode.TWIN if are_twins else CloseCode.DUPLICATE)
+        assert here.kinds() == (["twin"] if are_twins else [])
 
 
 async def test_one_process_that_dials_again_is_no_twin() -> None:

@@ -26,7 +26,7 @@ def everything(_schema: str, _table: str) -> bool:
 
 
 def compare(applied: Mapping[GroupName, Hlc], told: Mapping[GroupName, Told]) -> PeerGroups:
-    return peer_groups(applied, told, everything, NAMES.__getitem__)
+    return peer_groups(applied, told, everything, everything, NAMES.__getitem__)
 
 
 def test_equal_watermarks_are_no_difference() -> None:
@@ -90,9 +90,23 @@ def test_what_is_not_applied_here_is_ahead_by_no_known_length() -> None:
 
 def test_what_a_peer_does_not_want_it_is_not_behind_in() -> None:
     applied = {group(): Hlc(5, 0), group("t"): Hlc(5, 0)}
-    found = peer_groups(applied, {}, lambda _schema, table: table != "notes", NAMES.__getitem__)
+    found = peer_groups(applied, {}, lambda _schema, table: table != "notes", everything, NAMES.__getitem__)
     assert [each.table for each in found.shown] == ["t"]
     assert found.behind == 1
+
+
+def test_in_what_this_node_does_not_take_whole_it_lags_behind_nobody() -> None:
+    def takes(_schema: str, table: str) -> bool:
+        return table != "notes"
+
+    told = {group(): Told(Hlc(5, 0), 3), group("t"): Told(Hlc(5, 0), 3)}
+    found = peer_groups({}, told, everything, takes, NAMES.__getitem__)
+    assert ([each.table for each in found.shown], found.ahead) == (["t"], 1)
+    hole, stopped = (Lagging(group(), Hlc(1, 0), Hlc(3, 0), reason) for reason in (HOLE, HELD))
+    missing = lagging_views([hole], {}, {LAP: told}, takes, NAMES.__getitem__)
+    assert [(each.table, each.reason) for each in missing] == [("t", MISSING)]
+    waiting = lagging_views([stopped], {}, {}, takes, NAMES.__getitem__)  # whatever may come: these events are here
+    assert [(each.table, each.reason) for each in waiting] == [("notes", HELD)]
 
 
 def test_so_many_groups_are_listed_and_all_are_counted() -> None:
@@ -110,7 +124,7 @@ def test_so_many_groups_are_listed_and_all_are_counted() -> None:
 def lagging_of(
     *here: Lagging, applied: Mapping[GroupName, Hlc], told: Mapping[bytes, Mapping[GroupName, Told]]
 ) -> list[LaggingView]:
-    return lagging_views(here, applied, told, NAMES.__getitem__)
+    return lagging_views(here, applied, told, everything, NAMES.__getitem__)
 
 
 def test_this_node_is_behind_in_what_stopped_and_in_what_peers_told() -> None:

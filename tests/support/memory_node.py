@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.node.api import ROWS_PER_PAGE
 from meshnode.node.views import (
+    AskedView,
     BehindView,
     CellView,
     ChangeView,
@@ -16,16 +20,23 @@ from meshnode.node.views import (
     ColumnView,
     DifferenceView,
     ForgetReport,
+    FrontierView,
     HistoryRequest,
+    IdentityView,
     ImportReport,
     InviteView,
     PeerView,
+    PolicyView,
     Receipt,
+    RequestView,
     RetentionReport,
     RowChange,
     RowExplanation,
     RowView,
+    StagedView,
     Status,
+    SyncRequest,
+    SyncStateView,
     TableDigest,
     TableView,
     Values,
@@ -47,6 +58,7 @@ class MemoryNode:
         self.complete = True
         self.online = True
         self.failure: Exception | None = None
+        self.settings: dict[str, Any] = {"scope": [], "replicate_raw_ingress": False, "replay_budget_days": 0}
         self.waits: list[float] = []
         self.complete_after = 0
         self._changes: list[ChangeView] = []
@@ -73,16 +85,37 @@ class MemoryNode:
         return list(self.kinds.values())
 
     async def add_table(
-        self, table: str, key: Mapping[str, str], columns: Mapping[str, str], *, own_numbers: bool = False
+        self,
+        table: str,
+        key: Mapping[str, str],
+        columns: Mapping[str, str],
+        *,
+        own_numbers: bool = False,
+        table_class: str | None = None,
     ) -> TableView:
         view = TableView(
             table=table,
+            table_class=table_class or "shared",
             key=[ColumnView(name=name, type=kind) for name, kind in key.items()],
             columns=[ColumnView(name=name, type=kind) for name, kind in columns.items()],
         )
         self.kinds[table] = view
         self.stored.setdefault(table, {})
         return view
+
+    async def classify(self, table: str, table_class: str) -> PolicyView:
+        self.kinds[table] = msgspec.structs.replace(self.kinds[table], table_class=table_class)
+        return await self.policy()
+
+    async def policy(self) -> PolicyView:
+        classes = {view.table: view.table_class for view in self.kinds.values() if view.table_class != "shared"}
+        return PolicyView(**self.settings, classes=classes)
+
+    async def set_policy(self, setting: str, value: Any) -> PolicyView:
+        if setting not in self.settings:
+            raise UsageError(f"there is no policy {setting!r}")
+        self.settings[setting] = value
+        return await self.policy()
 
     async def put(self, table: str, key: Values, columns: Values) -> Receipt:
         self._check(columns)
@@ -140,6 +173,34 @@ class MemoryNode:
 
     async def invite(self, ttl_ms: int = 900_000) -> InviteView:
         return InviteView(invite="meshnode-invite:abc", expires_ms=ttl_ms)
+
+    async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:
+        self._known(peer)
+        staged = [StagedView(no=7, kind="events", items=2, bytes=300, attempts=1)]
+        asked = [RequestView(id="00" * 8, what="table *")]
+        view = SyncStateView(
+            site=PEER.site, short=PEER.short, name="nas\x1b[0m", path="quic", cursor=5, record_cursor=3, settled_no=6,
+            staged=staged, next_inbound=4, lag_events=2, lag_ms=1500, asked=asked, stuck=True, why="unreadable",
+        )  # fmt: skip
+        return [view]
+
+    async def frontier(self, peer: str | None = None) -> list[FrontierView]:
+        self._known(peer)
+        return [FrontierView(site=PEER.site, short=PEER.short, name=PEER.name, counter=9)]
+
+    async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
+        self._known(peer)
+        asked = AskedView(
+            site=PEER.site, short=PEER.short, name=PEER.name, linked=False, id="00" * 8, table=table or "*"
+        )
+        return SyncRequest(asked=[asked])
+
+    def _known(self, peer: str | None) -> None:
+        if peer not in (None, PEER.name, PEER.site):
+            raise NotFoundError(f"no other member is called {peer!r}")
+
+    async def resume(self) -> IdentityView:
+        return IdentityView(site=SITE, short=SITE[:8], name="bench", publishing=True, asked=2)
 
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
         self.waits.append(timeout_s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from meshnode.engine.commit import commit_events
@@ -16,12 +17,14 @@ from meshnode.engine.context import Context
 from meshnode.engine.environment import Environment
 from meshnode.engine.links import ask_own_history, open_link, outstanding_requests
 from meshnode.engine.membership import add_records, load_membership
-from meshnode.engine.offer import Filter, everything
+from meshnode.engine.offer import Filter
+from meshnode.engine.policy import PolicyChange, classify, take_policy
 from meshnode.engine.verify import verify_untrusted
 from meshnode.errors import CorruptStateError
 from meshnode.model.delivery import PATH
 from meshnode.model.event import Event, author_event
 from meshnode.model.hlc import Hlc, tick
+from meshnode.model.policy import Policy, TableClass
 from meshnode.model.scope import Scope
 from meshnode.model.site import SiteKey
 from meshnode.model.verdict import Judgement
@@ -59,11 +62,9 @@ class Node:
     def __init__(self, folder: Path, number: int, time: TestTime) -> None:
         self.folder, self.number, self.time = folder, number, time
         self.key: SiteKey = site_key(number)
-        self.scope = Scope()
-        self.policy = everything
-        self.policy_name = ""
         self.ends: list[End] = []
         self.notices: list[Notice] = []
+        self.features: tuple[str, ...] = ()
         self.fuse: int | None = None  # statements until the process dies
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "meshnode.db"
@@ -72,6 +73,14 @@ class Node:
     @property
     def site(self) -> bytes:
         return self.key.site
+
+    @property
+    def scope(self) -> Scope:
+        return self.context.policy.scope
+
+    @scope.setter
+    def scope(self, scope: Scope) -> None:
+        self.take(replace(self.context.policy, scope=scope))
 
     def open(self) -> None:
         """Start the process."""
@@ -135,6 +144,29 @@ class Node:
         with self.context.transaction() as tx:
             tx.execute("CREATE TABLE notes (id TEXT NOT NULL PRIMARY KEY, title TEXT) WITHOUT ROWID")
             self.context.tables.mark_registered(tx, self.context.tables.entry(tx, *NOTES), own_numbers=False)
+
+    # --- Policy, changed while links are up as the node does it.
+
+    def take(self, policy: Policy) -> PolicyChange:
+        """Put a policy in force."""
+        return self._told(take_policy(self.context, policy, linked=self.linked))
+
+    def classify(self, table_class: TableClass, table: tuple[str, str] = NOTES) -> PolicyChange:
+        """Say what a table is to the mesh."""
+        return self._told(classify(self.context, *table, table_class, linked=self.linked))
+
+    @property
+    def linked(self) -> frozenset[bytes]:
+        return frozenset(end.peer.site for end in self.ends)
+
+    def _told(self, change: PolicyChange) -> PolicyChange:
+        for end in list(self.ends):
+            if change.scope:
+                end.wire.cut()
+            elif change.any:
+                end.carry_out(end.session.policy_changed(self.time.now_ms, widened=not change.narrowed))
+        self.ask()
+        return change
 
     # --- Events.
 
@@ -213,11 +245,12 @@ class End:
             software="test",
             boot=bytes(8),
             scope=node.scope.patterns,
+            features=node.features,
             introduce=introduce,
         )
         self.admitted = node.context.membership.key_of(peer.site) is not None
         self.session = Session(greeting, peer.site, admitted=self.admitted)
-        self.lane = Lane(node.context, peer.site, scope=node.scope)
+        self.lane = Lane(node.context, peer.site)
         node.ends.append(self)
 
     def start(self) -> None:
@@ -244,8 +277,7 @@ class End:
                 case Introduced(records):
                     self._introduced(records)
                 case PeerHello():
-                    offered = Filter(effect.scope, self.node.policy, self.node.policy_name)
-                    self.lane = Lane(self.node.context, self.peer.site, offered, self.node.scope)
+                    self.lane = Lane(self.node.context, self.peer.site, Filter(effect.scope))
                 case RolledBack():
                     asked = ask_own_history(self.node.context, self.peer.site, PATH)
                     self.carry_out(self.session.requests(asked, self.now_ms))

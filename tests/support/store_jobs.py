@@ -11,7 +11,6 @@ from meshnode.engine.context import Context
 from meshnode.engine.offer import Filter
 from meshnode.errors import CorruptStateError
 from meshnode.model.delivery import PATH, Committed
-from meshnode.model.scope import Scope
 from meshnode.sync.effects import Advance, Answer, Commit, Effect, NewEpoch, Resend
 from meshnode.sync.session import Session
 
@@ -28,7 +27,6 @@ class Lane:
     context: Context
     peer: bytes
     offered: Filter = field(default_factory=Filter)  # what the peer may get: known once its hello was read
-    scope: Scope = field(default_factory=Scope)  # what this node takes
 
 
 def run_job(lane: Lane, job: Job) -> tuple[Reply, Committed | None]:
@@ -41,7 +39,7 @@ def run_job(lane: Lane, job: Job) -> tuple[Reply, Committed | None]:
             adopt=job.adopt,
             epoch=job.epoch,
             frames=job.frames,
-            scope=lane.scope,
+            scope=lane.context.policy.scope,
             claims=job.claims,
         )
         return (lambda session, now_ms: session.committed(committed, now_ms)), committed

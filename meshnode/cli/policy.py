@@ -1,0 +1,63 @@
+"""Show or change what of this node may cross the mesh: its scope, and whether and how far back raw tables do.
+
+What is set is written to config.toml and in force at once, in a running node too. The class of one table is changed by
+`meshnode table class`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from meshnode.cli import connect
+from meshnode.cli.output import print_one
+from meshnode.errors import UsageError
+from meshnode.node.views import PolicyView
+
+_SWITCH = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    actions = parser.add_subparsers(dest="action", metavar="show|set", required=True)
+    show = actions.add_parser("show", description="Show the policy that is in force, and the classes of tables.")
+    change = actions.add_parser(
+        "set",
+        description="Change one setting: scope PATTERN… (without one: everything), replicate_raw_ingress true|false, "
+        "replay_budget_days 1 to 90 (0: no bound).",
+    )
+    change.add_argument("setting", metavar="KEY", help="scope, replicate_raw_ingress or replay_budget_days")
+    change.add_argument("values", nargs="*", metavar="VALUE")
+    for each in (show, change):
+        each.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS)
+        each.add_argument("--output", choices=("table", "json", "jsonl"), default=argparse.SUPPRESS)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show or change."""
+    work = _show(options) if options.action == "show" else _set(options, parsed(options.setting, options.values))
+    print_one(connect.run(work), options.output)
+    return 0
+
+
+def parsed(setting: str, values: list[str]) -> Any:
+    """A value as it is written on a command line; UsageError where it is none of that setting."""
+    if setting == "scope":
+        return values
+    if len(values) != 1:
+        raise UsageError(f"{setting} takes one value")
+    if setting == "replicate_raw_ingress":
+        if values[0].lower() not in _SWITCH:
+            raise UsageError(f"{setting} is true or false, not {values[0]!r}")
+        return _SWITCH[values[0].lower()]
+    return int(values[0]) if values[0].isascii() and values[0].isdigit() and len(values[0]) < 10 else values[0]
+
+
+async def _show(options: argparse.Namespace) -> PolicyView:
+    async with connect.reading(options) as operations:
+        return await operations.policy()
+
+
+async def _set(options: argparse.Namespace, value: Any) -> PolicyView:
+    async with connect.writing(options, "policy set") as operations:
+        return await operations.set_policy(options.setting, value)

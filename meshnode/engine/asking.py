@@ -1,0 +1,72 @@
+"""What this node asks of its peers: durable until it is answered (profile §8, "Requests")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshnode.engine.context import Context
+from meshnode.limits import REQUESTS_PER_PEER
+from meshnode.model.frames import REQUEST_ID_BYTES, WHAT_SITE, WHAT_TABLE, Request, encode_frame
+from meshnode.model.scope import WILDCARD
+from meshnode.store import history
+from meshnode.store.database import Tx
+from meshnode.store.inbound import read_request
+
+
+def ask_anew(context: Context, tx: Tx, tables: Sequence[tuple[str, str]], *, covering: bool) -> int:
+    """Ask whoever ever sent anything for these tables, whatever was asked before; returns how many are asked.
+
+    `covering`: what the rows' states need is enough, their history is not wanted. An earlier request for the same table
+    may be half answered with what was passed over here, so it is replaced. A peer that never sent anything starts at
+    genesis anyway. For more tables than one peer need remember, one for everything.
+    """
+    peers = history.peers_that_sent(tx) if tables else []
+    if len(tables) > REQUESTS_PER_PEER // 2:
+        tables = [(WILDCARD, WILDCARD)]
+    for schema, table in tables:
+        withdraw(tx, schema, table)
+        for peer_no in peers:
+            request = table_request(context, schema, table, covering=covering)
+            history.add_request(tx, request.id, peer_no, encode_frame(request))
+    return len(peers)
+
+
+def table_request(context: Context, schema: str, table: str, *, covering: bool) -> Request:
+    """A request for a table, with an id of its own."""
+    return Request(
+        id=context.env.random_bytes(REQUEST_ID_BYTES),
+        what=WHAT_TABLE,
+        schema=schema,
+        table=table,
+        covering=covering or None,
+    )
+
+
+def ask_site(context: Context, tx: Tx, peer_no: int, site: bytes) -> None:
+    """Ask one peer for a site's events, unless it is asked for them already."""
+    asked = [read_request(body) for _, number, body in history.requests(tx) if number == peer_no]
+    if not any(request is not None and (request.what, request.site) == (WHAT_SITE, site) for request in asked):
+        request = Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_SITE, site=site)
+        history.add_request(tx, request.id, peer_no, encode_frame(request))
+
+
+def withdraw(tx: Tx, schema: str, table: str) -> None:
+    """Ask nobody for exactly this table any more."""
+    withdraw_from(tx, None, schema, table)
+
+
+def withdraw_from(tx: Tx, peer_no: int | None, schema: str, table: str) -> None:
+    """Ask one peer, by number, for exactly this table no more; None is every peer."""
+    for request_id, number, body in history.requests(tx):
+        request = read_request(body) if peer_no in (None, number) else None
+        if request is not None and (request.what, request.schema, request.table) == (WHAT_TABLE, schema, table):
+            history.remove_request(tx, request_id)
+
+
+def covers(request: Request | None, site: bytes, schema: str, table: str) -> bool:
+    """Whether events of this group are among what a request asks for."""
+    if request is None:
+        return True
+    if request.what == WHAT_SITE:
+        return request.site == site
+    return request.schema in (WILDCARD, schema) and request.table in (WILDCARD, table)

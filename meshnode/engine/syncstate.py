@@ -1,0 +1,112 @@
+"""Both streams between this node and one peer, as a person wants to see them (NEOTH operations).
+
+Reads only, over any snapshot. What cannot be read is named and hides nothing else: the next step of the stream is tried
+without making it, so a log row that will stop it is found here whether or not the node runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from meshnode.engine.offer import Filter, TableFilter
+from meshnode.errors import CorruptStateError
+from meshnode.limits import BATCH_EVENTS
+from meshnode.model.delivery import InboundStream
+from meshnode.model.frames import Request
+from meshnode.store import backfills, delivery, inbound, meta, offers, reoffers
+from meshnode.store.backfills import Wanted
+from meshnode.store.backlog import events_after, oldest_after, records_after
+from meshnode.store.database import Tx
+from meshnode.store.delivery import Outbound, StagedRow, Stream
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFrame:
+    """One frame in flight."""
+
+    no: int
+    kind: int  # store.delivery: EVENTS and so on
+    items: int
+    bytes: int
+    attempts: int
+
+
+@dataclass(slots=True)
+class SyncState:
+    """What is on disk, and what of it cannot be read."""
+
+    outbound: Outbound | None = None
+    staged: Sequence[StagedFrame] = ()
+    inbound: InboundStream | None = None
+    events_behind: int = 0
+    records_behind: int = 0
+    oldest_ms: int | None = None  # HLC of the first event that the peer should get and has not acknowledged
+    reoffers: int = 0
+    rejected: int = 0  # of them, those that wait for the next cycle
+    backfills: Sequence[Wanted] = ()
+    asked: Sequence[Request] = ()  # of ours, not answered
+    unanswered: Sequence[bytes] = ()  # ids of the peer's
+    faults: list[str] = field(default_factory=list)
+
+
+def sync_state(tx: Tx, peer: bytes, path: str, offered: Filter, now_ms: int) -> SyncState:
+    """Everything that can be read of the two streams; `offered` is what the peer asked for, as far as it is known."""
+    row = tx.execute("SELECT no FROM meshnode_sites WHERE site = ?", (peer,)).fetchone()
+    stream = Stream(peer, row[0] if row else -1, path)
+    state = SyncState()
+    staged = _sending(tx, stream, state)
+    state.inbound = _try(state, lambda: inbound.read_checked(tx, stream))
+    state.asked = _try(state, lambda: _asked(tx, stream)) or ()
+    state.backfills = [each.wanted for each in _try(state, lambda: backfills.pending(tx, stream)) or ()]
+    state.unanswered = reoffers.answers(tx, stream)
+    state.reoffers, state.rejected = reoffers.count(tx, stream)
+    allowed = TableFilter.read(tx, offered, now_ms)
+    if state.outbound is not None or not state.faults:
+        at = state.outbound or Outbound(b"")
+        state.events_behind = events_after(tx, stream, at.cursor, offered.scope.contains, now_ms)
+        state.records_behind = records_after(tx, at.record_cursor)
+        state.oldest_ms = oldest_after(tx, stream, at.cursor, allowed)
+        _try(state, lambda: _next(tx, stream, at, staged, allowed))
+    return state
+
+
+def _sending(tx: Tx, stream: Stream, state: SyncState) -> list[StagedRow]:
+    state.outbound = _try(state, lambda: delivery.read_outbound(tx, stream))
+    outbound = state.outbound
+    if outbound is None:
+        return []
+    _try(state, lambda: delivery.has_older_frames(tx, stream))
+    staged = _try(state, lambda: delivery.read_staged(tx, stream, outbound)) or []
+    _try(state, lambda: delivery.read_frames(tx, stream, staged))
+    sizes = delivery.frame_sizes(tx, stream)
+    state.staged = [
+        StagedFrame(each.no, each.items.kind, len(each.items.positions), sizes.get(each.no, 0), each.attempts)
+        for each in staged
+    ]
+    return staged
+
+
+def _next(tx: Tx, stream: Stream, outbound: Outbound, staged: Sequence[StagedRow], allowed: TableFilter) -> None:
+    """What would be staged next, without staging it; CorruptStateError says what stops it."""
+    cursor = staged[-1].cursor_after if staged else outbound.cursor
+    offers.records_after(tx, staged[-1].record_cursor_after if staged else outbound.record_cursor)
+    offers.records_at(tx, reoffers.due(tx, stream, reoffers.RECORD, BATCH_EVENTS))
+    offers.events_at(tx, reoffers.due(tx, stream, reoffers.EVENT, BATCH_EVENTS), allowed)
+    offers.events_after(tx, cursor, stream.no, allowed, meta.read_counter(tx, meta.NEXT_POSITION) - 1)
+
+
+def _asked(tx: Tx, stream: Stream) -> list[Request]:
+    found = [inbound.read_request(body) for body in inbound.requests(tx, stream)]
+    return [each for each in found if each is not None]
+
+
+def _try(state: SyncState, read: Callable[[], T]) -> T | None:
+    try:
+        return read()
+    except CorruptStateError as error:
+        state.faults.append(str(error))
+        return None

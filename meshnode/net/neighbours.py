@@ -1,0 +1,37 @@
+"""Which links a node keeps where it may not have one to everybody: pure decisions (profile §7, limits of §12).
+
+Sites stand on a ring in the order of their ids. A node always wants the nearest on either side that it can reach, and
+gives a link to somebody farther up for one of them. Each node decides by itself; together the links to neighbours close
+the ring, so whatever some members write reaches all, as long as they can reach each other and may have two links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+
+def beside(own: bytes, sites: Iterable[bytes]) -> frozenset[bytes]:
+    """The nearest of these sites on either side of `own`: two, one where there is one, none where there is none."""
+    others = sorted(site for site in set(sites) if site != own)
+    if not others:
+        return frozenset()
+    after = next((site for site in others if site > own), others[0])
+    before = next((site for site in reversed(others) if site < own), others[-1])
+    return frozenset((before, after))
+
+
+def surplus(own: bytes, linked: Collection[bytes], new: bytes, most: int) -> bytes | None:
+    """Whose link has to go for one to `new` to come up: nobody's, that of the farthest other, or the new one itself."""
+    if len(linked) < most:
+        return None
+    kept = beside(own, (*linked, new))
+    others = [site for site in linked if site not in kept]
+    if new not in kept or not others:
+        return new
+    ring = sorted({own, *linked, new})
+    return max(others, key=lambda site: (_distance(ring, own, site), site))
+
+
+def _distance(ring: list[bytes], one: bytes, other: bytes) -> int:
+    steps = abs(ring.index(one) - ring.index(other))
+    return min(steps, len(ring) - steps)

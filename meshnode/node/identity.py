@@ -1,0 +1,77 @@
+"""The owner says which copy this is: the device itself, or another one from now on (profile §8).
+
+To become another site takes an invite, like joining: the new key is vouched for before anything here changes. It is
+kept as `site.key.new` until the database has changed over, so that a crash at any moment leaves the one or the other,
+and the same invite may be tried again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from contextlib import closing
+
+from meshnode.engine.engine import Engine
+from meshnode.engine.identity import become
+from meshnode.errors import PairingError, UsageError
+from meshnode.model.invite import Invite, parse_invite_untrusted
+from meshnode.model.site import short_text, site_text
+from meshnode.node.founding import SEED_BYTES, check_name
+from meshnode.node.home import INCARNATION_BYTES, Home, read_key, write_key
+from meshnode.node.joining import pair
+from meshnode.node.pairing import Joined
+from meshnode.node.storage import environment, wall_ms
+from meshnode.node.views import IdentityView
+from meshnode.store import meta, peers
+from meshnode.store.database import Database
+from meshnode.store.reader import Reader
+
+
+async def renew(home: Home, invite: str, *, name: str = "", timeout_s: float = 60.0) -> IdentityView:
+    """Become another site of the same mesh; the home is locked and no node runs. Rows and log stay.
+
+    Raises InviteError, PairingError as joining does, UsageError where the invite is of another mesh.
+    """
+    asked, called = parse_invite_untrusted(invite), name or home.config.name
+    check_name(called)
+    if asked.expired(wall_ms()):
+        raise PairingError("this invite has expired: make a new one with `meshnode invite`, or set this device's clock")
+    finish_renewal(home)
+    if _read(home, meta.MESH_ID) != asked.mesh_id:
+        raise UsageError("the invite is of another mesh: a device of two meshes has a home for each")
+    key = write_key(home.renewed_key_path, secrets.token_bytes(SEED_BYTES))
+    joined, address = await pair(asked, key, called, timeout_s)
+    _change_over(home, asked, joined, address)
+    finish_renewal(home)
+    if name:
+        home.change_setting("name", name)
+    return IdentityView(site=site_text(key.site), short=short_text(key.site), name=called, publishing=True)
+
+
+def finish_renewal(home: Home) -> None:
+    """Where the database is another site's already, its key takes its place; a renewal that got no further is undone.
+
+    Called before the site key is read: it does nothing unless a renewal was cut short.
+    """
+    if not home.renewed_key_path.exists() or not home.database_path.exists():
+        return
+    if _read(home, meta.SITE) == read_key(home.renewed_key_path).site:
+        home.write_incarnation(_read(home, meta.INCARNATION))
+        home.renewed_key_path.replace(home.site_key_path)
+
+
+def _read(home: Home, name: str) -> bytes:
+    with closing(Reader(home.database_path, sqlite=sqlite3)) as reader, reader.snapshot() as tx:
+        return meta.read_bytes(tx, name)
+
+
+def _change_over(home: Home, invite: Invite, joined: Joined, address: str) -> None:
+    database = Database(home.database_path, sqlite=sqlite3)
+    try:
+        context = Engine.open(database, environment(), None).context
+        key = read_key(home.renewed_key_path)
+        become(context, key, invite.site, joined.records, secrets.token_bytes(INCARNATION_BYTES))
+        with database.transaction() as tx:
+            peers.worked(tx, invite.site, address, wall_ms())
+    finally:
+        database.close()

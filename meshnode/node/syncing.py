@@ -1,0 +1,158 @@
+"""Delivery as a person sees it: `sync-state`, `frontier`, and what `request-sync` asks of whom (NEOTH operations)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from meshnode.engine.asking import table_request, withdraw_from
+from meshnode.engine.context import Context
+from meshnode.engine.syncstate import SyncState, sync_state
+from meshnode.errors import NotFoundError, UsageError
+from meshnode.model.delivery import PATH
+from meshnode.model.frames import WHAT_SITE, Request, encode_frame
+from meshnode.model.member import Member
+from meshnode.model.membership import Membership
+from meshnode.model.scope import WILDCARD
+from meshnode.model.site import short_text, site_text
+from meshnode.node.peering import Heard, offered_to
+from meshnode.node.views import AskedView, FrontierView, RequestView, StagedView, SyncStateView, table_text
+from meshnode.store import delivery, frontier, history, notices, peers
+from meshnode.store.backfills import Wanted
+from meshnode.store.database import Tx
+
+_KINDS: Final = {
+    delivery.EVENTS: "events",
+    delivery.RECORDS: "records",
+    delivery.EVENTS_AGAIN: "events again",
+    delivery.RECORDS_AGAIN: "records again",
+    delivery.ANSWERED: "answered",
+}
+_ERRORS: Final = ("unreadable-state", "request-limit", "frontier-full")  # notices about the delivery to one peer
+
+
+def others_named(tx: Tx, membership: Membership, own: bytes, named: str | None) -> list[Member]:
+    """The other members, or the one of this site id (short or long) or name; an error where none or several are."""
+    members = [member for member in membership.members() if member.site != own]
+    if named is None:
+        return members
+    heard = peers.all_heard(tx)
+    called = {member.site: heard[member.site].name if member.site in heard else member.name for member in members}
+    found = [
+        each for each in members if site_text(each.site) == named.lower() or short_text(each.site) == named.lower()
+    ]
+    found = found or [each for each in members if called[each.site] == named]
+    if not found:
+        raise NotFoundError(f"no other member is called {named!r}, nor is it a site id: `meshnode peers` lists them")
+    if len(found) > 1:
+        sites = ", ".join(short_text(each.site) for each in found)
+        raise UsageError(f"several members are called {named!r}: name one by its site id, {sites}")
+    return found
+
+
+def sync_states(tx: Tx, members: Sequence[Member], heard: Mapping[bytes, Heard], now_ms: int) -> list[SyncStateView]:
+    """The streams to and from each member, in site order."""
+    rows = peers.all_heard(tx)
+    return [
+        _view(tx, each, rows[each.site].name if each.site in rows else each.name, heard.get(each.site, Heard()), now_ms)
+        for each in members
+    ]
+
+
+def frontier_views(tx: Tx, membership: Membership, own: bytes, wanted: Sequence[Member] | None) -> list[FrontierView]:
+    """Every slot by its site, or those of some members."""
+    slots, names = frontier.read(tx), {member.site: member.name for member in membership.members()}
+    sites = sorted({own, *slots}) if wanted is None else [each.site for each in wanted]
+    return [
+        FrontierView(
+            site=site_text(site),
+            short=short_text(site),
+            name=names.get(site, ""),
+            counter=slots.get(site, 0),
+            local=site == own,
+        )
+        for site in sites
+    ]
+
+
+def ask_members(
+    context: Context, members: Sequence[Member], table: tuple[str, str] | None, linked: frozenset[bytes]
+) -> list[AskedView]:
+    """Ask these members for a table, or for everything: durable until each has answered."""
+    schema, name = table or (WILDCARD, WILDCARD)
+    asked = []
+    with context.transaction() as tx:
+        if table is not None and not context.policy.takes(*table, context.tables.entry(tx, *table).table_class):
+            raise UsageError(f"table {table_text(*table)!r} does not come in here: its class or the scope keeps it out")
+        for member in members:
+            number = context.sites.number(tx, member.site)
+            withdraw_from(tx, number, schema, name)
+            request = table_request(context, schema, name, covering=True)
+            history.add_request(tx, request.id, number, encode_frame(request))
+            asked.append(_asked(member, request, member.site in linked))
+    return asked
+
+
+def _asked(member: Member, request: Request, linked: bool) -> AskedView:
+    return AskedView(
+        site=site_text(member.site),
+        short=short_text(member.site),
+        name=member.name,
+        linked=linked,
+        id=request.id.hex(),
+        table=_table(request.schema, request.table),
+    )
+
+
+def _view(tx: Tx, member: Member, name: str, heard: Heard, now_ms: int) -> SyncStateView:
+    state = sync_state(tx, member.site, PATH, offered_to(tx, member.site, heard), now_ms)
+    if heard.stopped and heard.stopped not in state.faults:
+        state.faults.append(heard.stopped)
+    outbound = state.outbound
+    return SyncStateView(
+        site=site_text(member.site),
+        short=short_text(member.site),
+        name=name,
+        linked=heard.linked,
+        path=PATH,
+        cursor=outbound.cursor if outbound else 0,
+        record_cursor=outbound.record_cursor if outbound else 0,
+        settled_no=outbound.settled_no if outbound else 0,
+        staged=[
+            StagedView(no=each.no, kind=_KINDS[each.kind], items=each.items, bytes=each.bytes, attempts=each.attempts)
+            for each in state.staged
+        ],
+        next_inbound=state.inbound.next if state.inbound else 0,
+        lag_events=state.events_behind,
+        lag_records=state.records_behind,
+        lag_ms=0 if state.oldest_ms is None else max(now_ms - state.oldest_ms, 0),
+        reoffers=state.reoffers,
+        rejected=state.rejected,
+        backfills=[_wanted(each) for each in state.backfills],
+        asked=[RequestView(id=each.id.hex(), what=_what(each)) for each in state.asked],
+        unanswered=[each.hex() for each in state.unanswered],
+        last_error=_last_error(tx, member, heard, state),
+        stuck=bool(state.faults),
+        why="; ".join(state.faults),
+    )
+
+
+def _last_error(tx: Tx, member: Member, heard: Heard, state: SyncState) -> str:
+    return state.faults[-1] if state.faults else heard.note or notices.latest_of(tx, member.site, _ERRORS)
+
+
+def _what(request: Request) -> str:
+    if request.what == WHAT_SITE:
+        return f"site {short_text(request.site or b'')}"
+    return f"table {_table(request.schema, request.table)}"
+
+
+def _wanted(wanted: Wanted) -> str:
+    return f"site {short_text(wanted.author)}" if wanted.author else f"table {_table(wanted.schema, wanted.name)}"
+
+
+def _table(schema: str | None, name: str | None) -> str:
+    """A table's text form; with wildcards as a scope writes them."""
+    if WILDCARD in (schema, name):
+        return WILDCARD if schema == name else f"{schema}.{name}"
+    return table_text(schema or "", name or "")
