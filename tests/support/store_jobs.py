@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from meshnode.engine import inbox, outbox
 from meshnode.engine.context import Context
 from meshnode.engine.offer import Filter
+from meshnode.engine.verify import Checked
 from meshnode.errors import CorruptStateError
 from meshnode.model.delivery import PATH, Committed
 from meshnode.model.scope import Scope
@@ -31,8 +32,13 @@ class Lane:
     scope: Scope = field(default_factory=Scope)  # what this node takes
 
 
-def run_job(lane: Lane, job: Job) -> tuple[Reply, Committed | None]:
-    """Run one job; all of it is on disk when this returns. Raises what ends the link."""
+def run_job(
+    lane: Lane, job: Job, checked: dict[int, Sequence[Checked]] | None = None
+) -> tuple[Reply, Committed | None]:
+    """Run one job; all of it is on disk when this returns. Raises what ends the link.
+
+    `checked`: what `inbox.verify_frames` found of a `Commit` before it was queued.
+    """
     if isinstance(job, Commit):
         committed = inbox.receive(
             lane.context,
@@ -42,6 +48,7 @@ def run_job(lane: Lane, job: Job) -> tuple[Reply, Committed | None]:
             epoch=job.epoch,
             frames=job.frames,
             scope=lane.scope,
+            checked=checked,
             claims=job.claims,
         )
         return (lambda session, now_ms: session.committed(committed, now_ms)), committed

@@ -1,0 +1,63 @@
+"""What one run is like, drawn from its seed: all that differs between runs is here, so that a run can be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sim.chance import Chance
+from sim.network import Direction, Weather
+from sim.schedule import MS, SECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The choices of one run."""
+
+    members: int
+    edges: tuple[Direction, ...]
+    weather: dict[Direction, Weather]
+    trouble_us: int  # how long things go wrong
+    bursts: int  # of local writes
+    job_us: int  # mean time of a job on the writer
+    sync_us: int  # mean time until what it committed is on the disk
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan of a seed."""
+    chance = Chance(seed, "plan")
+    members = chance.pick((2, 2, 2, 3, 3, 3, 3, 4, 4, 5))
+    edges = _edges(chance, members)
+    rough = chance.hit(0.5)
+    return Plan(
+        members=members,
+        edges=edges,
+        weather={edge: _weather(chance, rough=rough) for edge in edges},
+        trouble_us=chance.between(5, 40) * SECOND,
+        bursts=chance.between(10, 25),
+        job_us=chance.pick((2 * MS, 10 * MS, 50 * MS)),
+        sync_us=chance.pick((1 * MS, 5 * MS, 40 * MS)),
+    )
+
+
+def _edges(chance: Chance, members: int) -> tuple[Direction, ...]:
+    """A line, a star, a ring or a full mesh."""
+    numbers = chance.shuffled(range(1, members + 1))
+    line = list(pairwise(numbers))
+    kind = chance.pick(("line", "star", "ring", "full", "full"))
+    if kind == "star":
+        return tuple((numbers[0], other) for other in numbers[1:])
+    if kind == "ring" and members > 2:
+        return (*line, (numbers[-1], numbers[0]))
+    if kind == "full":
+        return tuple((one, other) for at, one in enumerate(numbers) for other in numbers[at + 1 :])
+    return tuple(line)
+
+
+def _weather(chance: Chance, *, rough: bool) -> Weather:
+    return Weather(
+        latency_us=chance.pick((200, 5 * MS, 60 * MS)),
+        jitter_us=chance.pick((100, 5 * MS, 100 * MS)),
+        loss=chance.pick((0.05, 0.2, 0.4)) if rough else 0.0,
+        bytes_per_ms=chance.pick((20, 1_000, 10_000)) if rough else 10_000,
+    )

@@ -1,0 +1,99 @@
+"""One run: a mesh on one schedule, trouble for a while, then peace, in which everything has to come to rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from meshnode.errors import MeshError
+from sim import tables
+from sim.chance import Chance
+from sim.checkers import CHECKERS
+from sim.network import Network
+from sim.node import Node
+from sim.plan import Plan, plan_of
+from sim.process import Died
+from sim.schedule import SECOND, Schedule
+from sim.tables import EXTRA, LATE, NOTES
+from sim.watch import Checker, Violation, Watch
+from sim.workload import Workload
+
+PEACE_US = 900 * SECOND  # in which all that waits for a time of its own has come
+
+
+class World:
+    """Everything of one run. Use `run` once."""
+
+    def __init__(
+        self, seed: int, folder: Path, tell: Callable[[str], None], kinds: Sequence[type[Checker]] = CHECKERS
+    ) -> None:
+        self.seed, self.folder, self._tell = seed, folder, tell
+        self.plan: Plan = plan_of(seed)
+        self.chance = Chance(seed)
+        self.schedule = Schedule()
+        self.network = Network(self.schedule, self.chance.branch("network"))
+        self.watch = Watch(self, kinds)
+        self.nodes = [
+            Node(self, number, tables.database(number, self.plan.members)) for number in range(1, self.plan.members + 1)
+        ]
+        self._by_number = {node.number: node for node in self.nodes}
+
+    def run(self) -> None:
+        """Raises Violation where a checker sees something."""
+        for node in self.nodes:
+            self.network.add(node)
+            self._guarded(node.boot)
+        for left, right in self.plan.edges:
+            weather = self.plan.weather[(left, right)]
+            self.network.edge(self._by_number[left], self._by_number[right], weather)
+        Workload(self)
+        while (at_us := self.schedule.next_us()) is not None and at_us <= self.plan.trouble_us:
+            self._guarded(self.schedule.step)
+        self._make_peace()
+        self._come_to_rest()
+        self.watch.at_rest()
+
+    def live(self) -> list[Node]:
+        """The members that have to be equal in the end."""
+        return self.nodes
+
+    def note(self, text: str) -> None:
+        """A line of the trace."""
+        self._tell(f"{self.schedule.now_us / SECOND:11.6f} {text}")
+
+    def _make_peace(self) -> None:
+        self.note("peace")
+        self.network.heal()
+        for node in self.nodes:
+            if node.process is None:
+                node.boot()
+            process = node.running
+            process.fuse = process.effects_left = None
+            process.refusals.clear()
+            node.clock_error_us = 0
+            node.gain_column(NOTES.name, EXTRA)
+            process.change("table", lambda engine: engine.register_table(LATE))
+
+    def _come_to_rest(self) -> None:
+        looked_at = -1
+        open_ends: list[str] = []
+        while (at_us := self.schedule.next_us()) is not None:
+            if self.schedule.quiet and self.watch.jobs != looked_at:
+                looked_at = self.watch.jobs
+                open_ends = self.watch.open_ends()
+                if not open_ends:
+                    self.note("rest")
+                    return
+            if at_us > self.plan.trouble_us + PEACE_US:
+                break
+            self._guarded(self.schedule.step)
+        name, _, text = open_ends[0].partition(": ") if open_ends else ("Rest", "", "work goes on without end")
+        raise Violation(name, f"still so after {PEACE_US // SECOND} s of peace: {text}")
+
+    def _guarded(self, what: Callable[[], None]) -> None:
+        try:
+            what()
+        except Died as died:
+            died.process.node.crash()
+        except MeshError as error:
+            raise Violation("Errors", f"{type(error).__name__}: {error}") from error
