@@ -372,6 +372,7 @@ class Session:
             return effects
         if self._leaving or self._sender is None:
             return effects
+        self._heard.time_passed(now_ms)
         return [*effects, *self._receiver.pump(self._heard), *self._sender.pump(now_ms)]
 
     def _end(self, error: ProtocolError) -> list[Effect]:

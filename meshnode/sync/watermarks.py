@@ -35,10 +35,11 @@ class HeardWatermarks:
     """What a peer told: kept as evidence for people, and given to the store once it may count (profile §6).
 
     A claim counts once every frame that the peer staged before it was committed here. Claims that wait are merged under
-    the latest such frame, which can only make them count later.
+    the latest such frame, which can only make them count later. A claim beyond the skew bound is absent until time has
+    come near enough: its peer, which has told it, does not tell it again on this link.
     """
 
-    __slots__ = ("_after", "_own", "_waiting", "entries")
+    __slots__ = ("_after", "_ahead", "_own", "_waiting", "entries")
 
     MAX_GROUPS = 65_536  # against a peer that invents groups
 
@@ -46,10 +47,11 @@ class HeardWatermarks:
         self.entries: dict[tuple[bytes, str, str], Hlc] = {}
         self._own = own
         self._after: After | None = None
+        self._ahead: dict[tuple[bytes, str, str], Hlc] = {}  # beyond the skew bound when it was told
         self._waiting: dict[tuple[bytes, str, str], Hlc] = {}
 
     def take_untrusted(self, message: Watermarks, now_ms: int) -> int:
-        """Keep what rose; returns how many were beyond the skew bound, which count as absent (SSP/1 §5.1)."""
+        """Keep what rose; returns how many are beyond the skew bound, which count as absent (SSP/1 §5.1)."""
         skewed = 0
         if self._after is None or self._after.epoch != message.after.epoch or self._after.no < message.after.no:
             self._after = message.after
@@ -57,13 +59,18 @@ class HeardWatermarks:
             group, hlc = entry[:3], Hlc(entry.physical, entry.logical)
             if beyond_skew(hlc.physical, now_ms):
                 skewed += 1
-                continue
-            before = self.entries.get(group)
-            if (before is None and len(self.entries) < self.MAX_GROUPS) or (before is not None and before < hlc):
-                self.entries[group] = hlc
-                if group[0] != self._own:  # nobody else knows what this node wrote
-                    self._waiting[group] = hlc
+                if group in self._ahead or len(self._ahead) < self.MAX_GROUPS:
+                    self._ahead[group] = hlc
+            else:
+                self._take(group, hlc)
         return skewed
+
+    def time_passed(self, now_ms: int) -> None:
+        """What was beyond the skew bound may be within it by now."""
+        if self._ahead:
+            near = [group for group, hlc in self._ahead.items() if not beyond_skew(hlc.physical, now_ms)]
+            for group in near:
+                self._take(group, self._ahead.pop(group))
 
     def again(self) -> None:
         """What the store did not take may count now: a request that stood against it was answered."""
@@ -75,3 +82,10 @@ class HeardWatermarks:
             return ()
         groups = list(islice(self._waiting, ENTRIES_PER_MESSAGE))
         return tuple(WatermarkEntry(*group, *self._waiting.pop(group)) for group in groups)
+
+    def _take(self, group: tuple[bytes, str, str], hlc: Hlc) -> None:
+        before = self.entries.get(group)
+        if (before is None and len(self.entries) < self.MAX_GROUPS) or (before is not None and before < hlc):
+            self.entries[group] = hlc
+            if group[0] != self._own:  # nobody else knows what this node wrote
+                self._waiting[group] = hlc

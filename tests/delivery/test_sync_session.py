@@ -508,6 +508,17 @@ def test_watermarks_of_the_peer_are_kept_as_evidence() -> None:
     assert session.peer_watermarks == {(PEER, "main", "notes"): Hlc(NOW, 1)}
 
 
+def test_a_watermark_told_while_our_clock_was_behind_counts_once_it_is_right() -> None:
+    session = resumed()
+    session.events_untrusted(wire(Open(epoch=PEER_EPOCH, next=1)), NOW)
+    session.committed(Committed(PEER_EPOCH, 1, ()), NOW)
+    ahead = WatermarkEntry(THIRD, "main", "notes", NOW + SKEW_MS + 5, 0)
+    told = session.control_untrusted(wire(Watermarks(after=After(PEER_EPOCH, 0), entries=(ahead,))), NOW)
+    assert jobs(told) + jobs(session.timer(NOW + 4)) == []
+    assert only(Commit, session.timer(NOW + 5)).claims == (ahead,)
+    assert session.peer_watermarks == {(THIRD, "main", "notes"): Hlc(NOW + SKEW_MS + 5, 0)}
+
+
 def test_nothing_goes_to_a_peer_that_said_bye() -> None:
     session = resumed()
     assert session.control_untrusted(wire(Bye(code=10, reason="off")), NOW) == [PeerBye(10, "off")]
