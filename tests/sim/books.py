@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from meshnode.model.event import Event
+from meshnode.model.hlc import Hlc
 from meshnode.store import log
 
 if TYPE_CHECKING:
@@ -18,12 +20,20 @@ class Held:
     def __init__(self) -> None:
         self.events: dict[bytes, int] = {}  # bytes of an event to its position
         self.positions: dict[int, bytes] = {}  # of this copy of the database, what was removed included
+        self.reused: list[int] = []
         self.last = 0
 
     def data_at(self, position: int) -> bytes | None:
         """The event at a position, None where it was removed."""
         data = self.positions.get(position)
         return data if data is not None and data in self.events else None
+
+    def put(self, position: int, data: bytes) -> None:
+        """An event is there."""
+        self.events[data] = position
+        if self.positions.setdefault(position, data) != data:
+            self.reused.append(position)
+        self.last = max(self.last, position)
 
 
 class Books:
@@ -33,12 +43,14 @@ class Books:
         self.held: dict[int, Held] = {}
         self.events: dict[bytes, Event] = {}  # every event that was ever on a disk
         self.authored: dict[bytes, list[Event]] = {}  # by site, what its own node wrote, in this order
-        self.at_risk: set[bytes] = set()  # on a disk that was lost: nobody may have it
+        self.at_risk: set[bytes] = set()  # on a disk that was lost: nobody may have it, or not all whom it was sent to
+        self.clocks_reused: defaultdict[int, list[tuple[Event, Event]]] = defaultdict(list)
+        self._clocks: dict[tuple[bytes, Hlc], Event] = {}
 
-    def update(self, node: Node) -> list[tuple[int, Event]]:
+    def update(self, node: Node) -> None:
         """Take what a node's log grew by."""
         held = self.held[node.number]
-        return self._take(node, held, node.log_after(held.last))
+        self._take(node, held, node.log_after(held.last))
 
     def reread(self, node: Node) -> None:
         """Read a whole log again: after a start, and where something may have been removed."""
@@ -49,19 +61,38 @@ class Books:
     def replaced(self, node: Node) -> None:
         """The node has another copy of its database: what only the one before held may be gone."""
         before = self.held.get(node.number, Held())
-        self.at_risk.update(before.events)
+        elsewhere = {data for number, held in self.held.items() if number != node.number for data in held.events}
+        for data in before.events:
+            if self.events[data].site == node.site or data not in elsewhere:
+                self.at_risk.add(data)
         self.held[node.number] = Held()
 
-    def _take(self, node: Node, held: Held, rows: Iterable[tuple[int, bytes]]) -> list[tuple[int, Event]]:
-        found = []
+    def may_lack(self, node: Node, event: Event) -> bool:
+        """Whether the node has a reason, by its own scope, horizon and membership, not to hold an event."""
+        context = node.running.context
+        if not node.scope.contains(event.schema, event.table):
+            return True
+        return context.membership.judge(event.site, event.hlc) is not None
+
+    def removed(self, node: Node) -> set[bytes]:
+        """What the node once held and took out of its log on record."""
+        held = self.held[node.number]
+        gone = [position for position, data in held.positions.items() if data not in held.events]
+        if not gone:
+            return set()
+        ranges = node.query("SELECT first, last FROM meshnode_removed")
+        return {held.positions[each] for each in gone if any(first <= each <= last for first, last in ranges)}
+
+    def _take(self, node: Node, held: Held, rows: Iterable[tuple[int, bytes]]) -> None:
         for position, data in rows:
-            event = self.events.get(data)
-            if event is None:
-                event = self.events[data] = log.parse(data)
-                if event.site == node.site:
-                    self.authored.setdefault(event.site, []).append(event)
-            held.events[data] = position
-            held.positions.setdefault(position, data)
-            held.last = max(held.last, position)
-            found.append((position, event))
-        return found
+            if data not in self.events:
+                self._meet(node, log.parse(data))
+            held.put(position, data)
+
+    def _meet(self, node: Node, event: Event) -> None:
+        self.events[event.data] = event
+        if event.site == node.site:
+            self.authored.setdefault(event.site, []).append(event)
+            before = self._clocks.setdefault((event.site, event.hlc), event)
+            if before is not event:
+                self.clocks_reused[node.number].append((event, before))

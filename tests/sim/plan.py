@@ -9,6 +9,23 @@ from sim.chance import Chance
 from sim.network import Direction, Weather
 from sim.schedule import MS, SECOND
 
+TROUBLE = (  # a kind, how many of the runs have it, how often at most in one
+    ("crash", 0.5, 4),
+    ("die in a transaction", 0.5, 6),
+    ("die between effects", 0.4, 4),
+    ("refuse writes", 0.3, 4),
+    ("set a clock", 0.4, 4),
+    ("break a link", 0.5, 8),
+    ("cut one way", 0.3, 3),
+    ("part the mesh", 0.4, 3),
+    ("back up", 0.25, 4),
+    ("restore", 0.25, 2),
+    ("lose the disk", 0.15, 2),
+    ("gain a column", 0.5, 3),
+    ("make a table", 0.6, 3),
+    ("compact", 0.15, 3),
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -21,6 +38,12 @@ class Plan:
     bursts: int  # of local writes
     job_us: int  # mean time of a job on the writer
     sync_us: int  # mean time until what it committed is on the disk
+    trouble: tuple[tuple[str, int], ...]  # what goes wrong, and how often (`trouble.Trouble`)
+
+    @property
+    def compacts(self) -> bool:
+        """Whether nodes drop events that no row needs."""
+        return any(name == "compact" and times for name, times in self.trouble)
 
 
 def plan_of(seed: int) -> Plan:
@@ -37,6 +60,7 @@ def plan_of(seed: int) -> Plan:
         bursts=chance.between(10, 25),
         job_us=chance.pick((2 * MS, 10 * MS, 50 * MS)),
         sync_us=chance.pick((1 * MS, 5 * MS, 40 * MS)),
+        trouble=tuple((name, chance.between(1, most)) for name, often, most in TROUBLE if chance.hit(often)),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from meshnode.errors import MeshError
 from sim import tables
 from sim.chance import Chance
 from sim.checkers import CHECKERS
@@ -15,6 +14,7 @@ from sim.plan import Plan, plan_of
 from sim.process import Died
 from sim.schedule import SECOND, Schedule
 from sim.tables import EXTRA, LATE, NOTES
+from sim.trouble import Trouble
 from sim.watch import Checker, Violation, Watch
 from sim.workload import Workload
 
@@ -40,6 +40,7 @@ class World:
 
     def run(self) -> None:
         """Raises Violation where a checker sees something."""
+        self.note(f"{self.plan}")
         for node in self.nodes:
             self.network.add(node)
             self._guarded(node.boot)
@@ -47,6 +48,7 @@ class World:
             weather = self.plan.weather[(left, right)]
             self.network.edge(self._by_number[left], self._by_number[right], weather)
         Workload(self)
+        Trouble(self)
         while (at_us := self.schedule.next_us()) is not None and at_us <= self.plan.trouble_us:
             self._guarded(self.schedule.step)
         self._make_peace()
@@ -57,16 +59,29 @@ class World:
         """The members that have to be equal in the end."""
         return self.nodes
 
+    def crash(self, node: Node) -> None:
+        """A process dies, and starts again after a while."""
+        node.crash()
+        self.schedule.after(self.chance.spread(2 * SECOND), lambda: self._start_again(node))
+
+    def _start_again(self, node: Node) -> None:
+        if node.process is None:
+            node.boot()
+
+    @property
+    def has_strangers(self) -> bool:
+        """Whether somebody writes to tables that nobody has."""
+        return False
+
     def note(self, text: str) -> None:
         """A line of the trace."""
-        self._tell(f"{self.schedule.now_us / SECOND:11.6f} {text}")
+        self._tell(f"{self.schedule.now_us / SECOND:11.6f} {text.replace(str(self.folder), '')}")
 
     def _make_peace(self) -> None:
         self.note("peace")
         self.network.heal()
         for node in self.nodes:
-            if node.process is None:
-                node.boot()
+            self._start_again(node)
             process = node.running
             process.fuse = process.effects_left = None
             process.refusals.clear()
@@ -94,6 +109,8 @@ class World:
         try:
             what()
         except Died as died:
-            died.process.node.crash()
-        except MeshError as error:
+            self.crash(died.process.node)
+        except Violation:
+            raise
+        except Exception as error:
             raise Violation("Errors", f"{type(error).__name__}: {error}") from error
