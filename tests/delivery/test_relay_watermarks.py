@@ -220,7 +220,7 @@ def test_what_is_beyond_the_skew_bound_or_ones_own_never_counts(node: Node) -> N
 
 
 def test_what_was_beyond_the_skew_bound_counts_once_time_has_come_near(node: Node) -> None:
-    """Its peer does not tell it again: a clock set wrong for a while would stall the group as long as the link lasts."""
+    """Its peer does not tell it again: a clock set wrong for a while would stall the group while the link lasts."""
     heard = HeardWatermarks(node.site)
     now_ms = node.time.now_ms
     heard.take_untrusted(message(node, 0, claim(node, SKEW_MS + 5)), now_ms)
