@@ -61,11 +61,13 @@ class End:
         """Bytes of the peer's event stream arrived."""
         self._carry_out(self.session.events_untrusted(data, self._now_ms))
 
-    def closed(self, code: CloseCode | None, reason: str) -> None:
+    def closed(self, code: CloseCode | None, reason: str, *, local: bool) -> None:
         """The link ended."""
         self.session.goodbye(code or CloseCode.DONE, reason)  # no effect of a job that is under way is carried out
         if self._timer is not None:
             self._timer.cancel()
+        if code is CloseCode.NOT_A_MEMBER and not local:
+            self.process.unknown_to.add(self.peer.site)
         self.process.unlinked(self)
 
     def close(self, code: CloseCode, reason: str) -> None:
@@ -151,6 +153,7 @@ class End:
     def _greeted(self, hello: PeerHello) -> None:
         self.lane = Lane(self.process.context, self.peer.site, Filter(hello.scope), self.process.scope)
         self.process.met.add(self.peer.site)
+        self.process.unknown_to.discard(self.peer.site)
         context = self.process.context
         said = hello.hello
 

@@ -38,7 +38,7 @@ class Driver(Protocol):
 
     def events(self, data: bytes) -> None: ...
 
-    def closed(self, code: CloseCode | None, reason: str) -> None: ...
+    def closed(self, code: CloseCode | None, reason: str, *, local: bool) -> None: ...
 
 
 class Host(Protocol):
@@ -145,7 +145,7 @@ class Side:
     def close(self, code: CloseCode, reason: str) -> None:
         """Close the link; the other side is told, if anything gets through."""
         if self.alive:
-            self._end(code, reason)
+            self._end(code, reason, local=True)
             schedule, delay = self.network.schedule, self.weather.latency_us
             schedule.after(delay, lambda: self._other._told(code, reason))
 
@@ -157,7 +157,7 @@ class Side:
 
     def lost(self) -> None:
         """The link broke and this side knows."""
-        self._end(None, "the connection was lost")
+        self._end(None, "the connection was lost", local=False)
 
     def listen(self) -> None:
         """Nothing may come any more: give up after a while."""
@@ -176,14 +176,14 @@ class Side:
         if self.broken or self.network.is_cut(self._other.direction):
             self.listen()
         else:
-            self._end(code, reason)
+            self._end(code, reason, local=False)
 
-    def _end(self, code: CloseCode | None, reason: str) -> None:
+    def _end(self, code: CloseCode | None, reason: str, *, local: bool) -> None:
         if self.alive:
             self.alive = False
             self.network.forget(self)
             if self._driver is not None:
-                self._driver.closed(code, reason)
+                self._driver.closed(code, reason, local=local)
 
     def _receive_control(self, data: bytes) -> None:
         if self.alive and self._driver is not None:
@@ -206,12 +206,9 @@ class Network:
         self._cut: Counter[Direction] = Counter()
         self._sides: list[Side] = []
 
-    def add(self, host: Host) -> None:
-        """Another host, without links."""
-        self._hosts[host.number] = host
-
     def edge(self, left: Host, right: Host, weather: Weather) -> None:
         """From now on these two look for each other."""
+        self._hosts.update({left.number: left, right.number: right})
         self._edges[(left.number, right.number)] = weather
         self._look(left.number, right.number, self.chance.spread(50 * MS))
 
@@ -219,6 +216,18 @@ class Network:
     def edges(self) -> list[Direction]:
         """The pairs that look for each other."""
         return list(self._edges)
+
+    def holds_without(self, hosts: Iterable[Host], gone: Host) -> bool:
+        """Whether these hosts, at least two, still reach each other when one of them is gone."""
+        left = {host.number for host in hosts} - {gone.number}
+        reached: set[int] = set()
+        waiting = sorted(left)[:1]
+        while waiting:
+            at = waiting.pop()
+            reached.add(at)
+            near = [pair[at == pair[0]] for pair in self._edges if at in pair]
+            waiting += [number for number in near if number in left - reached]
+        return len(left) > 1 and reached == left
 
     def is_cut(self, direction: Direction) -> bool:
         """Whether nothing gets through."""

@@ -11,6 +11,7 @@ from support.records import site_key
 
 from meshnode.model.scope import Scope
 from meshnode.model.site import SiteKey
+from sim import tables
 from sim.chance import Chance
 from sim.disk import Copy, Disk
 from sim.end import End
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class Node:
     """One honest member."""
 
-    def __init__(self, world: World, number: int, database: bytes) -> None:
+    def __init__(self, world: World, number: int, *, members: int) -> None:
         self.world, self.number = world, number
         self.key: SiteKey = site_key(number)
         self.chance: Chance = world.chance.branch(f"node {number}")
@@ -33,7 +34,9 @@ class Node:
         self.clock_error_us = 0
         self.boots = 0
         self.disks = 1  # copies of the database that this node has had: one more after each loss or restoration
-        self.disk = Disk(world.folder / f"{number}", database)
+        self.shown: tuple[bytes, ...] = ()  # the records that it was let in with, if that was later
+        self._first = tables.database(number, members)
+        self.disk = Disk(world.folder / f"{number}", self._first)
         self.process: Process | None = None
         self._drawn = 0
 
@@ -94,6 +97,10 @@ class Node:
         process.database.close()
         self.process = None
         self.note(f"dies{f', its last commit {fate}' if unsure else ''}")
+
+    def first_copy(self) -> Copy:
+        """The database that this node had in the beginning: what one has who lost everything and joins again."""
+        return Copy(self._first, b"")
 
     def restore(self, copy: Copy) -> None:
         """Another copy of the database is put in place while no process runs."""

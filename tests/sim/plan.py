@@ -24,7 +24,11 @@ TROUBLE = (  # a kind, how many of the runs have it, how often at most in one
     ("gain a column", 0.5, 3),
     ("make a table", 0.6, 3),
     ("compact", 0.15, 3),
+    ("let a device in", 0.2, 2),
+    ("give a role", 0.15, 3),
+    ("retire a member", 0.2, 2),
 )
+LOSES_HISTORY = {"compact", "retire a member"}  # not both: what was compacted does not come back (`compact`'s cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +59,20 @@ def plan_of(seed: int) -> Plan:
     return Plan(
         members=members,
         edges=edges,
-        weather={edge: _weather(chance, rough=rough) for edge in edges},
+        weather={edge: weather_of(chance, rough=rough) for edge in edges},
         trouble_us=chance.between(5, 40) * SECOND,
         bursts=chance.between(10, 25),
         job_us=chance.pick((2 * MS, 10 * MS, 50 * MS)),
         sync_us=chance.pick((1 * MS, 5 * MS, 40 * MS)),
-        trouble=tuple((name, chance.between(1, most)) for name, often, most in TROUBLE if chance.hit(often)),
+        trouble=_trouble(chance),
     )
+
+
+def _trouble(chance: Chance) -> tuple[tuple[str, int], ...]:
+    trouble = {name: chance.between(1, most) for name, often, most in TROUBLE if chance.hit(often)}
+    if trouble.keys() >= LOSES_HISTORY:
+        del trouble["compact"]
+    return tuple(trouble.items())
 
 
 def _edges(chance: Chance, members: int) -> tuple[Direction, ...]:
@@ -78,7 +89,8 @@ def _edges(chance: Chance, members: int) -> tuple[Direction, ...]:
     return tuple(line)
 
 
-def _weather(chance: Chance, *, rough: bool) -> Weather:
+def weather_of(chance: Chance, *, rough: bool) -> Weather:
+    """What a link is like; rough ones lose and are slow."""
     return Weather(
         latency_us=chance.pick((200, 5 * MS, 60 * MS)),
         jitter_us=chance.pick((100, 5 * MS, 100 * MS)),

@@ -16,7 +16,7 @@ from support.store_jobs import Job
 from meshnode.engine.engine import Engine
 from meshnode.engine.environment import Environment
 from meshnode.engine.links import note_scope
-from meshnode.engine.membership import introduction_of
+from meshnode.engine.membership import add_records, introduction_of
 from meshnode.engine.write import LocalChange
 from meshnode.errors import CloseCode, MeshError
 from meshnode.limits import INTRODUCE_BYTES
@@ -54,6 +54,7 @@ class Process:
         self.refusals: list[str | None] = []  # what the disk answers to the next statements
         self.ends: dict[bytes, End] = {}
         self.met: set[bytes] = set()  # sites that know us: no introduction for them
+        self.unknown_to: set[bytes] = set()  # sites that turned us away as strangers
         self.scope = node.scope
         self.writer = Writer(
             node.world.schedule, node.chance.branch(f"writer {node.boots}"), job_us=node.job_us, sync_us=node.sync_us
@@ -74,6 +75,8 @@ class Process:
         environment = Environment(self.wall_ms, self.node.random_bytes, sqlite3, self._fault)
         self.engine = Engine.open(self.database, environment, self.node.key)
         self.context = self.engine.context
+        if self.node.shown and not self.node.query("SELECT 1 FROM meshnode_records"):
+            self.context.transact(lambda tx: add_records(self.context, tx, self.node.shown, peer=None))
         note_scope(self.context, self.scope)
         self._introduce_as(self._shown())
 
@@ -226,6 +229,8 @@ class Process:
     def _is_known_to(self, peer: bytes) -> bool:
         by_site, own = self.context.membership.by_site, self.node.site
         pairs = ((own, peer), (peer, own))
+        if peer in self.unknown_to:
+            return False
         return peer in self.met or any(one in by_site and by_site[one].vouched_by == other for one, other in pairs)
 
     # --- what the application does

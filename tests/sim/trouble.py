@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from meshnode.engine import retention
 from meshnode.engine.sweep import Sweep
-from sim import tables
 from sim.chance import Chance
 from sim.disk import Copy
 from sim.schedule import SECOND
@@ -23,13 +22,13 @@ FAILED = "disk I/O error"
 
 
 class Trouble:
-    """Lets each kind of trouble of the plan happen as often as the plan says."""
+    """Each kind of trouble by its name."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._chance: Chance = world.chance.branch("trouble")
         self._copies: list[tuple[Node, Copy]] = []
-        kinds: dict[str, Callable[[], None]] = {
+        self.kinds: dict[str, Callable[[], None]] = {
             "crash": self._crash,
             "die in a transaction": self._die_in_a_transaction,
             "die between effects": self._die_between_effects,
@@ -45,9 +44,6 @@ class Trouble:
             "make a table": self._make_a_table,
             "compact": self._compact,
         }
-        for name, times in world.plan.trouble:
-            for _ in range(times):
-                world.schedule.after(self._chance.between(0, world.plan.trouble_us), kinds[name])
 
     def _running(self) -> Process | None:
         node: Node = self._chance.pick(self._world.nodes)
@@ -91,7 +87,7 @@ class Trouble:
 
     def _lose_the_disk(self) -> None:
         node = self._chance.pick(self._world.nodes)
-        self._replace(node, Copy(tables.database(node.number, self._world.plan.members), b""))
+        self._replace(node, node.first_copy())
 
     def _replace(self, node: Node, copy: Copy) -> None:
         if node.process is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sim import tables
 from sim.chance import Chance
 from sim.checkers import CHECKERS
-from sim.network import Network
+from sim.members import Members
+from sim.network import Host, Network
 from sim.node import Node
 from sim.plan import Plan, plan_of
 from sim.process import Died
@@ -33,31 +33,45 @@ class World:
         self.schedule = Schedule()
         self.network = Network(self.schedule, self.chance.branch("network"))
         self.watch = Watch(self, kinds)
-        self.nodes = [
-            Node(self, number, tables.database(number, self.plan.members)) for number in range(1, self.plan.members + 1)
-        ]
-        self._by_number = {node.number: node for node in self.nodes}
+        members = self.plan.members
+        self.nodes = [Node(self, number, members=members) for number in range(1, members + 1)]
 
     def run(self) -> None:
         """Raises Violation where a checker sees something."""
         self.note(f"{self.plan}")
         for node in self.nodes:
-            self.network.add(node)
             self._guarded(node.boot)
+        hosts = {host.number: host for host in self.hosts}
         for left, right in self.plan.edges:
-            weather = self.plan.weather[(left, right)]
-            self.network.edge(self._by_number[left], self._by_number[right], weather)
+            self.network.edge(hosts[left], hosts[right], self.plan.weather[(left, right)])
         Workload(self)
-        Trouble(self)
+        self._let_trouble_come()
         while (at_us := self.schedule.next_us()) is not None and at_us <= self.plan.trouble_us:
             self._guarded(self.schedule.step)
         self._make_peace()
         self._come_to_rest()
         self.watch.at_rest()
 
+    @property
+    def hosts(self) -> list[Host]:
+        """Everybody who has links."""
+        return [*self.nodes]
+
     def live(self) -> list[Node]:
-        """The members that have to be equal in the end."""
-        return self.nodes
+        """The members that have to be equal in the end: those that nobody knows to be retired."""
+        running = [node for node in self.nodes if node.process is not None]
+        return [
+            node
+            for node in running
+            if all(other.running.context.membership.retired(node.site) is None for other in running)
+        ]
+
+    def _let_trouble_come(self) -> None:
+        chance = self.chance.branch("moments")
+        kinds = {**Trouble(self).kinds, **Members(self).kinds}
+        for name, times in self.plan.trouble:
+            for _ in range(times):
+                self.schedule.after(chance.between(0, self.plan.trouble_us), kinds[name])
 
     def crash(self, node: Node) -> None:
         """A process dies, and starts again after a while."""
