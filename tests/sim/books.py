@@ -20,6 +20,8 @@ class Held:
     def __init__(self) -> None:
         self.events: dict[bytes, int] = {}  # bytes of an event to its position
         self.positions: dict[int, bytes] = {}  # of this copy of the database, what was removed included
+        self.gone: set[bytes] = set()  # what was taken out on record
+        self.generation = 0  # of the membership, when it was read
         self.reused: list[int] = []
         self.last = 0
 
@@ -48,15 +50,20 @@ class Books:
         self._clocks: dict[tuple[bytes, Hlc], Event] = {}
 
     def update(self, node: Node) -> None:
-        """Take what a node's log grew by."""
-        held = self.held[node.number]
-        self._take(node, held, node.log_after(held.last))
+        """Take what a node's log grew by; where something may have left it, read it again."""
+        held, generation = self.held[node.number], node.running.context.generation
+        if generation != held.generation or node.sweeps:
+            self.reread(node)
+        else:
+            self._take(node, held, node.log_after(held.last))
 
     def reread(self, node: Node) -> None:
         """Read a whole log again: after a start, and where something may have been removed."""
         held = self.held.setdefault(node.number, Held())
+        held.generation = node.running.context.generation
         held.events.clear()
         self._take(node, held, node.log_after(0))
+        self._note_removed(node, held)
 
     def replaced(self, node: Node) -> None:
         """The node has another copy of its database: what only the one before held may be gone."""
@@ -74,14 +81,16 @@ class Books:
             return True
         return context.membership.judge(event.site, event.hlc) is not None
 
-    def removed(self, node: Node) -> set[bytes]:
-        """What the node once held and took out of its log on record."""
-        held = self.held[node.number]
+    def taken_out_anywhere(self, data: bytes) -> bool:
+        """Whether some node once held the event and took it out of its log on record."""
+        return any(data in held.gone for held in self.held.values())
+
+    def _note_removed(self, node: Node, held: Held) -> None:
         gone = [position for position, data in held.positions.items() if data not in held.events]
-        if not gone:
-            return set()
-        ranges = node.query("SELECT first, last FROM meshnode_removed")
-        return {held.positions[each] for each in gone if any(first <= each <= last for first, last in ranges)}
+        if gone:
+            ranges = node.query("SELECT first, last FROM meshnode_removed")
+            on_record = [each for each in gone if any(first <= each <= last for first, last in ranges)]
+            held.gone = {held.positions[each] for each in on_record}
 
     def _take(self, node: Node, held: Held, rows: Iterable[tuple[int, bytes]]) -> None:
         for position, data in rows:

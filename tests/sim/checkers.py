@@ -48,6 +48,12 @@ def name_of(event: Event) -> str:
     return f"the event of {event.site.hex()[:8]} at {tuple(event.hlc)} for {event.table} {event.key}"
 
 
+def is_of_a_row(event: Event) -> bool:
+    """Whether an event names a row of a table that every node has in the end: others are held or not, as they came."""
+    key = event.key or {}
+    return event.table in SHAPES and key.keys() == {"id"} and isinstance(key["id"], str)
+
+
 class Convergence(Checker):
     """All live nodes end with the same events, records and rows; the rows are what profile §5 makes of the events."""
 
@@ -80,7 +86,7 @@ class Convergence(Checker):
         return found
 
     def _counts(self, data: bytes) -> bool:
-        return self.world.watch.books.events[data].table in SHAPES
+        return is_of_a_row(self.world.watch.books.events[data])
 
     def _rows(self, nodes: list[Node]) -> Iterator[str]:
         books = self.world.watch.books
@@ -88,6 +94,7 @@ class Convergence(Checker):
             Fact(event.site, event.event_id, event.table, event.key or {}, event.columns, (*event.hlc,))
             for data in {data for node in nodes for data in books.held[node.number].events}
             for event in [books.events[data]]
+            if is_of_a_row(event)
         ]
         for table, shape in SHAPES.items():
             names = sorted(shape.columns)
@@ -113,9 +120,24 @@ class Settled(Checker):
                 if peer is node or not node.is_linked(peer):
                     continue
                 open_with = backlog(node, peer.site, PATH, lambda _schema, _table: True)
-                if not open_with.settled or open_with.reoffers or open_with.requests:
+                waiting = open_with.reoffers - self._over_quota(node, peer)
+                behind = open_with.events_behind + open_with.records_behind - open_with.reoffers
+                if waiting or behind or open_with.staged or open_with.unanswered or open_with.requests:
                     found.append(f"node {node.number} for node {peer.number}: {open_with}")
         return found
+
+    def _over_quota(self, node: Node, peer: Node) -> int:
+        """What the peer goes on rejecting: events for tables that nobody has, beyond what one site may hold."""
+        stream = stream_between(node, peer)
+        if stream is None:
+            return 0
+        names = ", ".join(f"'{name}'" for name in SHAPES)
+        sql = (
+            "SELECT count(*) FROM meshnode_reoffers AS r JOIN meshnode_log AS l ON l.position = r.position"
+            " JOIN meshnode_tables AS t ON t.no = l.table_no"
+            f" WHERE r.site_no = ? AND r.path = ? AND r.kind = ? AND t.name NOT IN ({names})"
+        )
+        return int(node.query(sql, *stream.key, EVENT)[0][0])
 
 
 class CursorsBehindPeers(Checker):
@@ -166,8 +188,14 @@ class CursorsBehindPeers(Checker):
 
     def _account_for(self, sender: Node, receiver: Node, stream: Stream, position: int, event: Event) -> None:
         books = self.world.watch.books
-        if event.site == receiver.site or books.may_lack(receiver, event) or event.data in books.removed(receiver):
+        if (
+            event.site == receiver.site
+            or books.may_lack(receiver, event)
+            or event.data in books.held[receiver.number].gone
+        ):
             return
+        if not sender.query("SELECT 1 FROM meshnode_log WHERE position = ?", position):
+            return  # taken out since
         again = sender.query(
             "SELECT 1 FROM meshnode_reoffers WHERE site_no = ? AND path = ? AND kind = ? AND position = ?",
             *stream.key,
@@ -229,8 +257,7 @@ class NothingAcknowledgedIsLost(Checker):
     def _check(self, node: Node) -> None:
         books = self.world.watch.books
         gone = self._acknowledged[node.number] - books.held[node.number].events.keys()
-        removed = books.removed(node)
-        lost = [books.events[data] for data in gone - removed]
+        lost = [books.events[data] for data in gone - books.held[node.number].gone]
         if lost:
             first = name_of(min(lost, key=lambda event: event.rank))
             self.fail(f"node {node.number} acknowledged {len(lost)} events that it does not hold, first {first}")
@@ -284,11 +311,12 @@ class WatermarksTrue(Checker):
 
     def _account_for(self, node: Node, event: Event, hlc: Hlc) -> None:
         books = self.world.watch.books
-        if books.may_lack(node, event) or event.data in books.at_risk:
+        # What was compacted or taken back anywhere need not be sent from there: no row needs it, or none may have it.
+        if books.may_lack(node, event) or event.data in books.at_risk or books.taken_out_anywhere(event.data):
             return
-        # What was compacted anywhere need not have been sent from there: no row can need it.
-        if any(event.data in books.removed(each) for each in self.world.nodes if each is node or each.is_up):
-            return
+        hostile = self.world.hostile
+        if hostile is not None and (event.site, event.table) in hostile.lies.claimed:
+            return  # a member's claim is believed: evidence that decides nothing
         self.fail(f"node {node.number} claims {tuple(hlc)} and lacks {name_of(event)}")
 
 
@@ -431,10 +459,12 @@ class Bounded(Checker):
             sql = f"SELECT max(n) FROM (SELECT count(*) AS n FROM {table} GROUP BY site_no, path)"
             self._compare(node, table, sql, bound)
         self._compare(node, "notices", "SELECT count(*) FROM meshnode_notices", NOTICE_ROWS)
-        offered = "SELECT (SELECT count(*) FROM meshnode_log) + (SELECT count(*) FROM meshnode_records)"
-        bound = int(node.query(offered)[0][0])
-        sql = "SELECT max(n) FROM (SELECT count(*) AS n FROM meshnode_reoffers GROUP BY site_no, path)"
-        self._compare(node, "re-offers", sql, bound + int(node.query("SELECT count(*) FROM meshnode_removed")[0][0]))
+        offered = (
+            "SELECT (SELECT count(*) FROM meshnode_log) + (SELECT count(*) FROM meshnode_records)"
+            " + (SELECT coalesce(sum(last - first + 1), 0) FROM meshnode_removed)"
+        )
+        again = "SELECT max(n) FROM (SELECT count(*) AS n FROM meshnode_reoffers GROUP BY site_no, path)"
+        self._compare(node, "re-offers", again, int(node.query(offered)[0][0]))
         for end in node.running.ends.values():
             if end.session.in_flight > WINDOW_FRAMES:
                 self.fail(f"a session of node {node.number} has {end.session.in_flight} frames in flight")

@@ -64,17 +64,18 @@ class Members:
             return
         number, self._next = self._next, self._next + 1
         context = process.context
-        joiner = Node(world, number, members=0)
+        joiner = Node(world, number, members=())
 
         def join() -> None:
+            near = self._chance.shuffled(world.live())[: self._chance.between(1, 2)]
             world.nodes.append(joiner)
             with context.transaction() as tx:
                 joiner.shown = tuple(all_records(tx))
             joiner.boot()
-            near = self._chance.shuffled(world.live())[: self._chance.between(1, 2)]
+            if world.is_peaceful:
+                world.make_peace_with(joiner)
             for other in near:
-                if other is not joiner:
-                    world.network.edge(joiner, other, weather_of(self._chance, rough=self._chance.hit(0.5)))
+                world.network.edge(joiner, other, weather_of(self._chance, rough=self._chance.hit(0.5)))
 
         self._issue(f"lets node {number} in", lambda tx: issue_vouch(context, tx, joiner.public_key, "late"), join)
 

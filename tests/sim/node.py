@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Node:
     """One honest member."""
 
-    def __init__(self, world: World, number: int, *, members: int) -> None:
+    def __init__(self, world: World, number: int, *, members: tuple[int, ...]) -> None:
         self.world, self.number = world, number
         self.key: SiteKey = site_key(number)
         self.chance: Chance = world.chance.branch(f"node {number}")
@@ -38,6 +38,7 @@ class Node:
         self._first = tables.database(number, members)
         self.disk = Disk(world.folder / f"{number}", self._first)
         self.process: Process | None = None
+        self.sweeps = 0  # compactions under way
         self._drawn = 0
 
     # --- as a host
@@ -93,6 +94,7 @@ class Node:
         process = self.running
         unsure = process.writer.unsure
         process.stop()
+        self.sweeps = 0
         fate = self.disk.crash(self.chance, unsure=unsure)
         process.database.close()
         self.process = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from sim.chance import Chance
 from sim.network import Direction, Weather
 from sim.schedule import MS, SECOND
 
-TROUBLE = (  # a kind, how many of the runs have it, how often at most in one
+HOSTILE: Final = 9  # its number
+TROUBLE: Final = (  # a kind, how many of the runs have it, how often at most in one
     ("crash", 0.5, 4),
     ("die in a transaction", 0.5, 6),
     ("die between effects", 0.4, 4),
@@ -28,7 +30,10 @@ TROUBLE = (  # a kind, how many of the runs have it, how often at most in one
     ("give a role", 0.15, 3),
     ("retire a member", 0.2, 2),
 )
-LOSES_HISTORY = {"compact", "retire a member"}  # not both: what was compacted does not come back (`compact`'s cost)
+LOSES_HISTORY: Final = {
+    "compact",
+    "retire a member",
+}  # not both: what was compacted does not come back (`compact`'s cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,7 @@ class Plan:
     """The choices of one run."""
 
     members: int
+    hostile: bool  # one more member, who lies
     edges: tuple[Direction, ...]
     weather: dict[Direction, Weather]
     trouble_us: int  # how long things go wrong
@@ -55,9 +61,13 @@ def plan_of(seed: int) -> Plan:
     chance = Chance(seed, "plan")
     members = chance.pick((2, 2, 2, 3, 3, 3, 3, 4, 4, 5))
     edges = _edges(chance, members)
+    hostile = chance.hit(0.35)
+    if hostile:
+        edges += tuple((HOSTILE, number) for number in chance.shuffled(range(1, members + 1))[:2])
     rough = chance.hit(0.5)
     return Plan(
         members=members,
+        hostile=hostile,
         edges=edges,
         weather={edge: weather_of(chance, rough=rough) for edge in edges},
         trouble_us=chance.between(5, 40) * SECOND,

@@ -33,15 +33,15 @@ def memory_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="meshnode-sim-")
 
 
-def first_records(members: int) -> list[bytes]:
-    """The founding of the mesh by site 1, and its vouches for the others."""
-    first = site_key(1)
-    return [*founding(first), *(vouch(first, site_key(number), 2 + number) for number in range(2, members + 1))]
+def first_records(numbers: Sequence[int]) -> list[bytes]:
+    """The founding of the mesh by the first of these sites, and its vouches for the others."""
+    first = site_key(numbers[0])
+    return [*founding(first), *(vouch(first, site_key(number), 2 + number) for number in numbers[1:])]
 
 
 @lru_cache(maxsize=256)
-def database(number: int, members: int) -> bytes:
-    """The database of a node that is one of so many first members and has `notes`; 0: of one that has nothing yet."""
+def database(number: int, members: tuple[int, ...]) -> bytes:
+    """The database of a node that has `notes` and knows these first members: none of one that was not let in yet."""
     return _database(number, first_records(members) if members else [])
 
 

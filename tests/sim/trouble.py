@@ -139,17 +139,21 @@ class Trouble:
         process = self._running()
         if process is not None:
             context = process.context
-            process.submit(
-                "compact",
-                lambda: retention.compaction(context, NOTES.schema, NOTES.name),
-                lambda sweep: self._sweep(process, sweep),
-            )
+
+            def begun(sweep: Sweep) -> None:
+                process.node.sweeps += 1
+                self._sweep(process, sweep)
+
+            process.submit("compact", lambda: retention.compaction(context, NOTES.schema, NOTES.name), begun)
 
     def _sweep(self, process: Process, sweep: Sweep) -> None:
+        def finished(_: None) -> None:
+            process.node.sweeps -= 1
+
         def stepped(more: bool) -> None:
             if more:
                 self._sweep(process, sweep)
             else:
-                process.submit("finish", sweep.finish, lambda _: self._world.watch.books.reread(process.node))
+                process.submit("finish", sweep.finish, finished)
 
         process.submit("compact", sweep.step, stepped)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from sim.chance import Chance
 from sim.checkers import CHECKERS
+from sim.hostile import Hostile
 from sim.members import Members
 from sim.network import Host, Network
 from sim.node import Node
-from sim.plan import Plan, plan_of
+from sim.plan import HOSTILE, Plan, plan_of
 from sim.process import Died
 from sim.schedule import SECOND, Schedule
 from sim.tables import EXTRA, LATE, NOTES
@@ -33,8 +34,11 @@ class World:
         self.schedule = Schedule()
         self.network = Network(self.schedule, self.chance.branch("network"))
         self.watch = Watch(self, kinds)
-        members = self.plan.members
-        self.nodes = [Node(self, number, members=members) for number in range(1, members + 1)]
+        numbers = tuple(range(1, self.plan.members + 1))
+        members = (*numbers, HOSTILE) if self.plan.hostile else numbers
+        self.nodes = [Node(self, number, members=members) for number in numbers]
+        self.hostile = Hostile(self) if self.plan.hostile else None
+        self.is_peaceful = False
 
     def run(self) -> None:
         """Raises Violation where a checker sees something."""
@@ -55,7 +59,7 @@ class World:
     @property
     def hosts(self) -> list[Host]:
         """Everybody who has links."""
-        return [*self.nodes]
+        return [*self.nodes] if self.hostile is None else [*self.nodes, self.hostile]
 
     def live(self) -> list[Node]:
         """The members that have to be equal in the end: those that nobody knows to be retired."""
@@ -85,7 +89,11 @@ class World:
     @property
     def has_strangers(self) -> bool:
         """Whether somebody writes to tables that nobody has."""
-        return False
+        return self.hostile is not None
+
+    def features_of(self, chance: Chance) -> list[str]:
+        """Features that somebody lists."""
+        return []
 
     def note(self, text: str) -> None:
         """A line of the trace."""
@@ -93,15 +101,20 @@ class World:
 
     def _make_peace(self) -> None:
         self.note("peace")
+        self.is_peaceful = True
         self.network.heal()
         for node in self.nodes:
             self._start_again(node)
-            process = node.running
-            process.fuse = process.effects_left = None
-            process.refusals.clear()
-            node.clock_error_us = 0
-            node.gain_column(NOTES.name, EXTRA)
-            process.change("table", lambda engine: engine.register_table(LATE))
+            self.make_peace_with(node)
+
+    def make_peace_with(self, node: Node) -> None:
+        """Nothing goes wrong at this node any more, and it has what every node has in the end."""
+        process = node.running
+        process.fuse = process.effects_left = None
+        process.refusals.clear()
+        node.clock_error_us = 0
+        node.gain_column(NOTES.name, EXTRA)
+        process.change("table", lambda engine: engine.register_table(LATE))
 
     def _come_to_rest(self) -> None:
         looked_at = -1
