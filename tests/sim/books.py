@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 from meshnode.model.event import Event
 from meshnode.model.hlc import Hlc
 from meshnode.store import log
+from sim.tables import SHAPES
 
 if TYPE_CHECKING:
     from sim.node import Node
+
+
+def names_a_row(event: Event) -> bool:
+    """Whether an event names a row of a table that every node has in the end: others are held or not, as they came."""
+    key = event.key or {}
+    return event.table in SHAPES and key.keys() == {"id"} and isinstance(key["id"], str)
 
 
 class Held:
@@ -75,9 +82,9 @@ class Books:
         self.held[node.number] = Held()
 
     def may_lack(self, node: Node, event: Event) -> bool:
-        """Whether the node has a reason, by its own scope, horizon and membership, not to hold an event."""
+        """Whether the node has a reason, by its own scope, tables and membership, not to hold an event."""
         context = node.running.context
-        if not node.scope.contains(event.schema, event.table):
+        if not node.scope.contains(event.schema, event.table) or (event.table in SHAPES and not names_a_row(event)):
             return True
         return context.membership.judge(event.site, event.hlc) is not None
 

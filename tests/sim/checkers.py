@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from support.reference import Fact, identity, rows_of
@@ -25,6 +26,7 @@ from meshnode.store.log import HELD
 from meshnode.store.reoffers import EVENT
 from meshnode.store.u64 import from_sql
 from meshnode.sync.effects import Advance, Commit
+from sim.books import names_a_row
 from sim.network import Host
 from sim.node import Node
 from sim.tables import SHAPES
@@ -39,19 +41,18 @@ _EVENTS: Final = (delivery.EVENTS, delivery.EVENTS_AGAIN)
 
 def stream_between(sender: Node, receiver: Host) -> Stream | None:
     """How the sender's database names its stream to the receiver; None where it knows nothing of it."""
-    found = sender.query("SELECT no FROM meshnode_sites WHERE site = ?", receiver.site)
-    return Stream(receiver.site, found[0][0], PATH) if found else None
+    known = sender.running.streams.get(receiver.number)
+    if known is None:
+        found = sender.query("SELECT no FROM meshnode_sites WHERE site = ?", receiver.site)
+        if not found:
+            return None
+        known = sender.running.streams[receiver.number] = Stream(receiver.site, found[0][0], PATH)
+    return known
 
 
 def name_of(event: Event) -> str:
     """An event in a message."""
     return f"the event of {event.site.hex()[:8]} at {tuple(event.hlc)} for {event.table} {event.key}"
-
-
-def is_of_a_row(event: Event) -> bool:
-    """Whether an event names a row of a table that every node has in the end: others are held or not, as they came."""
-    key = event.key or {}
-    return event.table in SHAPES and key.keys() == {"id"} and isinstance(key["id"], str)
 
 
 class Convergence(Checker):
@@ -86,7 +87,7 @@ class Convergence(Checker):
         return found
 
     def _counts(self, data: bytes) -> bool:
-        return is_of_a_row(self.world.watch.books.events[data])
+        return names_a_row(self.world.watch.books.events[data])
 
     def _rows(self, nodes: list[Node]) -> Iterator[str]:
         books = self.world.watch.books
@@ -94,7 +95,7 @@ class Convergence(Checker):
             Fact(event.site, event.event_id, event.table, event.key or {}, event.columns, (*event.hlc,))
             for data in {data for node in nodes for data in books.held[node.number].events}
             for event in [books.events[data]]
-            if is_of_a_row(event)
+            if names_a_row(event)
         ]
         for table, shape in SHAPES.items():
             names = sorted(shape.columns)
@@ -382,7 +383,7 @@ class RecordsFirst(Checker):
         self._vouched[node.number].clear()
 
     def after(self, node: Node, name: str, peer: Host | None, job: Job | None, outcome: Any) -> None:
-        if job is None:
+        if name in ("record", "introduce"):
             self.booted(node)
         if not isinstance(job, Commit) or not isinstance(peer, Node):
             return
@@ -395,9 +396,9 @@ class RecordsFirst(Checker):
                     self._check(node, peer, data)
 
     def _learn(self, node: Node, data: bytes) -> None:
-        record = parse_record_untrusted(split_record_untrusted(data), data)
-        if isinstance(record.body, Vouch):
-            self._vouched[node.number].add(record.body.site)
+        site = _site_vouched_for(data)
+        if site is not None:
+            self._vouched[node.number].add(site)
 
     def _check(self, node: Node, peer: Node, data: bytes) -> None:
         try:
@@ -406,6 +407,15 @@ class RecordsFirst(Checker):
             return
         if signer not in self._vouched[node.number]:
             self.fail(f"node {peer.number} sent node {node.number} an event of {signer.hex()[:8]} before its vouch")
+
+
+@lru_cache(maxsize=10_000)
+def _site_vouched_for(data: bytes) -> bytes | None:
+    try:
+        record = parse_record_untrusted(split_record_untrusted(data), data)
+    except EnvelopeError:
+        return None
+    return record.body.site if isinstance(record.body, Vouch) else None
 
 
 class FrontierIsOurs(Checker):

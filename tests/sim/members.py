@@ -56,7 +56,7 @@ class Members:
         def refused(error: MeshError) -> None:
             process.note(f"{name}: {error}")
 
-        process.submit(name, lambda: context.transact(issue), issued, refused)
+        process.submit("record", lambda: context.transact(issue), issued, refused)
 
     def _let_in(self) -> None:
         world, process = self._world, self._authority()

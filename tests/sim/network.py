@@ -205,12 +205,13 @@ class Network:
         self._edges: dict[Direction, Weather] = {}
         self._cut: Counter[Direction] = Counter()
         self._sides: list[Side] = []
+        self._looking: set[Direction] = set()
 
     def edge(self, left: Host, right: Host, weather: Weather) -> None:
         """From now on these two look for each other."""
         self._hosts.update({left.number: left, right.number: right})
         self._edges[(left.number, right.number)] = weather
-        self._look(left.number, right.number, self.chance.spread(50 * MS))
+        self._look_again(left.number, right.number)
 
     @property
     def edges(self) -> list[Direction]:
@@ -255,10 +256,11 @@ class Network:
                 self.schedule.after(self.chance.spread(2 * SECOND), side.lost)
 
     def forget(self, side: Side) -> None:
-        """A side ended: whoever is up looks again."""
+        """A side ended: the two look for each other again."""
         self.bytes.update(side.sent)
         side.sent.clear()
         self._sides = [each for each in self._sides if each is not side]
+        self._look_again(*side.direction if side.direction in self._edges else side.direction[::-1])
 
     def _heal(self, directions: Iterable[Direction]) -> None:
         for direction in directions:
@@ -268,17 +270,24 @@ class Network:
                     if side.direction == direction:
                         self.schedule.after(self.chance.spread(50 * MS), side.drain)
 
-    def _look(self, left: int, right: int, delay_us: float) -> None:
-        self.schedule.after(delay_us, lambda: self._try(left, right), idle=True)
+    def _look_again(self, left: int, right: int) -> None:
+        """After a while, with jitter, where they do not look already."""
+        if (left, right) not in self._looking:
+            self._looking.add((left, right))
+            delay_us = 100 * MS + self.chance.spread(400 * MS)
+            self.schedule.after(delay_us, lambda: self._look(left, right), idle=True)
 
-    def _try(self, left: int, right: int) -> None:
-        """Dial where one of the two has no link; both look again after a while, with jitter."""
+    def _look(self, left: int, right: int) -> None:
+        """Dial where one of the two has no link, until both have."""
+        self._looking.discard((left, right))
         one, other = self._hosts[left], self._hosts[right]
-        if one.is_up and other.is_up and not (one.is_linked(other) and other.is_linked(one)):
+        if one.is_linked(other) and other.is_linked(one):
+            return
+        if one.is_up and other.is_up:
             open_both_ways = not (self.is_cut((left, right)) or self.is_cut((right, left)))
             if open_both_ways and not (one.refuses(other) or other.refuses(one)):
                 self._connect(one, other, self._edges[(left, right)])
-        self._look(left, right, 100 * MS + self.chance.spread(400 * MS))
+        self._look_again(left, right)
 
     def _connect(self, one: Host, other: Host, weather: Weather) -> None:
         left, right = Side(self, one, other, weather), Side(self, other, one, weather)

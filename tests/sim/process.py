@@ -23,6 +23,7 @@ from meshnode.limits import INTRODUCE_BYTES
 from meshnode.model.delivery import Committed
 from meshnode.model.event import Event
 from meshnode.store.database import Database
+from meshnode.store.delivery import Stream
 from meshnode.sync.greeting import Greeting
 from sim.end import End
 from sim.network import Host, Side
@@ -53,6 +54,7 @@ class Process:
         self.effects_left: int | None = None  # effects left until it dies
         self.refusals: list[str | None] = []  # what the disk answers to the next statements
         self.ends: dict[bytes, End] = {}
+        self.streams: dict[int, Stream] = {}  # by peer, for checkers: sites keep their numbers while a process lives
         self.met: set[bytes] = set()  # sites that know us: no introduction for them
         self.unknown_to: set[bytes] = set()  # sites that turned us away as strangers
         self.scope = node.scope

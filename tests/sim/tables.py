@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from meshnode.engine.membership import add_records
 from meshnode.engine.registry import TableSpec
 from meshnode.store.database import Database
 
+PAGE_BYTES = 1024  # small ones: most of what a commit costs is copying pages
 MEMORY = Path("/dev/shm")  # where there is one
 NOTES = TableSpec("main", "notes", {"id": "TEXT"}, {"title": "TEXT", "n": "INTEGER"})
 LATE = TableSpec("main", "late", {"id": "TEXT"}, {"title": "TEXT"})
@@ -48,6 +50,9 @@ def database(number: int, members: tuple[int, ...]) -> bytes:
 def _database(number: int, records: Sequence[bytes]) -> bytes:
     with memory_folder() as folder:
         path = Path(folder) / "node.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            connection.execute("VACUUM")
         database = Database(path, sqlite=sqlite3)
         database._connection.execute("PRAGMA synchronous = OFF")
         engine = Engine.create(
