@@ -65,19 +65,21 @@ class Watch:
         self.books = Books()
         self.jobs = 0
         self._checkers = [kind(world) for kind in kinds]
+        self._before = [each.before for each in self._checkers if type(each).before is not Checker.before]
+        self._after = [each.after for each in self._checkers if type(each).after is not Checker.after]
 
     def before(self, node: Node, name: str, peer: Host | None, job: Job | None) -> None:
         """A job is about to run."""
-        for checker in self._checkers:
-            checker.before(node, name, peer, job)
+        for look in self._before:
+            look(node, name, peer, job)
 
     def after(self, node: Node, name: str, peer: Host | None, job: Job | None, outcome: Any) -> None:
         """A job is done and on the disk."""
         self.jobs += 1
         if (job is None and name not in _ASIDE) or isinstance(job, Commit):
             self.books.update(node)
-        for checker in self._checkers:
-            checker.after(node, name, peer, job, outcome)
+        for look in self._after:
+            look(node, name, peer, job, outcome)
 
     def booted(self, node: Node) -> None:
         """A process started."""

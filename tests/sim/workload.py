@@ -38,6 +38,9 @@ class Workload:
     def _change(self, node: Node) -> LocalChange:
         self._written += 1
         table: TableSpec = LATE if self._chance.hit(0.3) and node.has_table(LATE.name) else NOTES
+        there = [row[0] for row in node.query(f"SELECT id FROM {table.name} ORDER BY id")]
+        if there and self._chance.hit(0.2):
+            return LocalChange(table.schema, table.name, {"id": self._chance.pick(there)}, None)
         key = {"id": f"row {self._chance.between(1, ROWS)}"}
         columns = self._chance.some([*table.columns], 0.6)
         values = {name: self._value(name) for name in columns}
