@@ -27,7 +27,7 @@ from meshnode.store.reoffers import EVENT
 from meshnode.store.u64 import from_sql
 from meshnode.sync.effects import Advance, Commit
 from sim.books import names_a_row
-from sim.network import Host
+from sim.network import Host, Side
 from sim.node import Node
 from sim.tables import SHAPES
 from sim.watch import Checker
@@ -149,9 +149,11 @@ class CursorsBehindPeers(Checker):
         self._passed: dict[tuple[int, int], tuple[bytes, int]] = {}
         self._epochs: dict[bytes, int] = {}  # the receiver's disk when the epoch was first seen
 
-    def after(self, node: Node, name: str, peer: Host | None, job: Job | None, outcome: Any) -> None:
-        if isinstance(job, Advance) and isinstance(peer, Node):
-            self._check(node, peer)
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
+        if isinstance(job, Advance) and side is not None and isinstance(side.peer, Node):
+            # On a link that came after the receiver's disk was replaced, whatever the stream goes on from is there.
+            met = side.made_us >= side.peer.replaced_us and job.room > 0
+            self._check(node, side.peer, met=met)
 
     def booted(self, node: Node) -> None:
         for other in self.world.nodes:
@@ -168,14 +170,17 @@ class CursorsBehindPeers(Checker):
                 if sender is not receiver:
                     self._check(sender, receiver)
 
-    def _check(self, sender: Node, receiver: Node) -> None:
+    def _check(self, sender: Node, receiver: Node, *, met: bool = False) -> None:
         stream = stream_between(sender, receiver)
         outbound = delivery.read_outbound(sender, stream) if stream else None
         if stream is None or outbound is None or not receiver.is_up:
             return
-        if self._epochs.setdefault(outbound.epoch, receiver.disks) != receiver.disks:
-            return  # the receiver's disk is another one: what is passed will be sent again when they meet
         pair = (sender.number, receiver.number)
+        if self._epochs.setdefault(outbound.epoch, receiver.disks) != receiver.disks:
+            if not met:
+                return  # the receiver's disk is another one: what is passed will be sent again when they meet
+            self._epochs[outbound.epoch] = receiver.disks
+            self._passed.pop(pair, None)
         epoch, passed = self._passed.get(pair, (b"", 0))
         if epoch != outbound.epoch or passed > outbound.cursor:
             passed = 0
@@ -227,15 +232,15 @@ class NothingAcknowledgedIsLost(Checker):
         self._acknowledged: defaultdict[int, set[bytes]] = defaultdict(set)
         self._staged: dict[int, dict[int, StagedRow]] = {}
 
-    def before(self, node: Node, name: str, peer: Host | None, job: Job | None) -> None:
-        if isinstance(job, Advance) and job.settled and peer is not None:
-            stream = stream_between(node, peer)
+    def before(self, node: Node, name: str, side: Side | None, job: Job | None) -> None:
+        if isinstance(job, Advance) and job.settled and side is not None:
+            stream = stream_between(node, side.peer)
             self._staged[node.number] = {row.no: row for row in staged_rows(node, stream)} if stream else {}
 
-    def after(self, node: Node, name: str, peer: Host | None, job: Job | None, outcome: Any) -> None:
-        if not isinstance(job, Advance) or not job.settled or not isinstance(peer, Node):
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
+        if not isinstance(job, Advance) or side is None or not isinstance(side.peer, Node):
             return
-        books = self.world.watch.books
+        books, peer = self.world.watch.books, side.peer
         for ack in job.settled:
             row = self._staged[node.number].get(ack.no)
             if row is None or row.digest != ack.digest or row.items.kind not in _EVENTS:
@@ -267,7 +272,7 @@ class NothingAcknowledgedIsLost(Checker):
 class PositionsUsedOnce(Checker):
     """A position of a log names one event for ever, removed or not (profile §1)."""
 
-    def after(self, node: Node, name: str, peer: Host | None, job: Job | None, outcome: Any) -> None:
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
         self._check(node)
 
     def booted(self, node: Node) -> None:
@@ -286,7 +291,7 @@ class WatermarksTrue(Checker):
         super().__init__(world)
         self._claimed: defaultdict[int, dict[tuple[bytes, str], Hlc]] = defaultdict(dict)
 
-    def after(self, node: Node, name: str, peer: Host | None, job: Job | None, outcome: Any) -> None:
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
         if job is None or isinstance(job, Commit):
             self._check(node)
 
@@ -355,7 +360,7 @@ class HonestGroupsMove(Checker):
 class NoClockReuse(Checker):
     """An honest site never gives one clock to two events, unless its disk was lost with the first (SSP/1 §13.5)."""
 
-    def after(self, node: Node, name: str, peer: Host | None, job: Job | None, outcome: Any) -> None:
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
         self._check(node)
 
     def booted(self, node: Node) -> None:
@@ -382,10 +387,10 @@ class RecordsFirst(Checker):
     def restored(self, node: Node) -> None:
         self._vouched[node.number].clear()
 
-    def after(self, node: Node, name: str, peer: Host | None, job: Job | None, outcome: Any) -> None:
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
         if name in ("record", "introduce"):
             self.booted(node)
-        if not isinstance(job, Commit) or not isinstance(peer, Node):
+        if not isinstance(job, Commit) or side is None or not isinstance(side.peer, Node):
             return
         for frame in job.frames:
             if isinstance(frame.content, Records):
@@ -393,7 +398,7 @@ class RecordsFirst(Checker):
                     self._learn(node, record)
             elif isinstance(frame.content, Batch):
                 for data in frame.content.events:
-                    self._check(node, peer, data)
+                    self._check(node, side.peer, data)
 
     def _learn(self, node: Node, data: bytes) -> None:
         site = _site_vouched_for(data)
@@ -425,11 +430,11 @@ class FrontierIsOurs(Checker):
         super().__init__(world)
         self._before: dict[int, int | None] = {}
 
-    def before(self, node: Node, name: str, peer: Host | None, job: Job | None) -> None:
+    def before(self, node: Node, name: str, side: Side | None, job: Job | None) -> None:
         if isinstance(job, Commit):
             self._before[node.number] = self._slot(node)
 
-    def after(self, node: Node, name: str, peer: Host | None, job: Job | None, outcome: Any) -> None:
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
         if isinstance(job, Commit):
             before, now = self._before[node.number], self._slot(node)
             if now != before:
@@ -449,7 +454,7 @@ class Bounded(Checker):
         super().__init__(world)
         self._jobs = 0
 
-    def after(self, node: Node, name: str, peer: Host | None, job: Job | None, outcome: Any) -> None:
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
         self._jobs += 1
         if self._jobs % self.EVERY == 0:
             self._check(node)

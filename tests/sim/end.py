@@ -199,7 +199,7 @@ class End:
             self.process.note(f"{name} for {self.peer.number} failed: {error}")
             self.side.close(error.code if isinstance(error, ProtocolError) else CloseCode.INTERNAL, str(error))
 
-        self.process.submit(name, work, done, failed, peer=self.peer, job=job)
+        self.process.submit(name, work, done, failed, side=self.side, job=job)
 
     # --- notices and time
 

@@ -98,6 +98,8 @@ class Liar:
         hostile.world.note(f"hostile links to {side.peer.number}: {self._manner}")
         self._greet()
         self._show({"t": "open", "epoch": self._epoch, "next": 1})
+        if self._chance.hit(0.6):
+            self._offer("batch", events=self._lies.twice(side.peer.number))
         self._wait()
 
     # --- what it hears
@@ -190,7 +192,7 @@ class Liar:
         )
 
     def _wait(self) -> None:
-        self._hostile.world.schedule.after(self._chance.spread(3 * SECOND), self._act, idle=True)
+        self._hostile.world.schedule.after(self._chance.spread(2 * SECOND), self._act, idle=True)
 
     def _act(self) -> None:
         world = self._hostile.world

@@ -27,6 +27,7 @@ class Lies:
         self._now_ms = now_ms
         self._honest = honest
         self._said = 0
+        self._sides: dict[int, int] = {}  # which of two stories a peer is told
 
     # --- events
 
@@ -37,8 +38,8 @@ class Lies:
                 self._plain,
                 self._plain,
                 self._deleting,
-                lambda: self._twice(peer),
-                lambda: self._twice(peer),
+                lambda: self.twice(peer),
+                lambda: self.twice(peer),
                 self._ahead,
                 self._long_ago,
                 self._garbage,
@@ -59,12 +60,12 @@ class Lies:
     def _deleting(self) -> list[bytes]:
         return [self._event(None)]
 
-    def _twice(self, peer: int) -> list[bytes]:
-        """Equivocation: one clock, two events, on a row that nobody else writes."""
-        number = self._chance.between(1, 4)
-        clock = (self._now_ms() // 60_000 * 60_000, number)
-        title = f"told to {'odd' if peer % 2 else 'even'} ones"
-        return [self._event({"title": title}, clock, key={"id": f"twice {number}"})]
+    def twice(self, peer: int) -> list[bytes]:
+        """Equivocation: one clock, two events, on rows that nobody else writes."""
+        side = self._sides.setdefault(peer, len(self._sides) % 2)
+        minute = self._now_ms() // 60_000 * 60_000
+        told = {"title": f"told to side {side}"}
+        return [self._event(told, (minute, number), key={"id": f"twice {number}"}) for number in (1, 2)]
 
     def _ahead(self) -> list[bytes]:
         """Beyond the skew bound, by a little or for ever."""

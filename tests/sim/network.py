@@ -114,6 +114,7 @@ class Side:
     def __init__(self, network: Network, host: Host, peer: Host, weather: Weather) -> None:
         self.network, self.host, self.peer, self.weather = network, host, peer, weather
         self.direction = (host.number, peer.number)
+        self.made_us = network.schedule.now_us
         self.alive = True
         self.broken = False  # nothing gets through any more, not even what is under way
         self.sent = Counter[str]()

@@ -34,6 +34,7 @@ class Node:
         self.clock_error_us = 0
         self.boots = 0
         self.disks = 1  # copies of the database that this node has had: one more after each loss or restoration
+        self.replaced_us = 0  # when the last of them was put in place
         self.shown: tuple[bytes, ...] = ()  # the records that it was let in with, if that was later
         self._first = tables.database(number, members)
         self.disk = Disk(world.folder / f"{number}", self._first)
@@ -109,6 +110,7 @@ class Node:
         assert self.process is None
         self.disk.replace(copy)
         self.disks += 1
+        self.replaced_us = self.world.schedule.now_us
         self.world.watch.restored(self)
         self.note(f"has database number {self.disks}")
 

@@ -26,9 +26,9 @@ TROUBLE: Final = (  # a kind, how many of the runs have it, how often at most in
     ("gain a column", 0.5, 3),
     ("make a table", 0.6, 3),
     ("compact", 0.15, 3),
-    ("let a device in", 0.2, 2),
+    ("let a device in", 0.35, 2),
     ("give a role", 0.15, 3),
-    ("retire a member", 0.2, 2),
+    ("retire a member", 0.3, 2),
 )
 LOSES_HISTORY: Final = {
     "compact",

@@ -26,7 +26,7 @@ from meshnode.store.database import Database
 from meshnode.store.delivery import Stream
 from meshnode.sync.greeting import Greeting
 from sim.end import End
-from sim.network import Host, Side
+from sim.network import Side
 from sim.schedule import MS, SECOND, Timer
 from sim.writer import Failed, Writer
 
@@ -99,18 +99,18 @@ class Process:
         done: Callable[[Any], None],
         failed: Failed | None = None,
         *,
-        peer: Host | None = None,
+        side: Side | None = None,
         job: Job | None = None,
     ) -> None:
         """Queue a job on the writer; checkers see it before and after."""
         watch = self.node.world.watch
 
         def run() -> Any:
-            watch.before(self.node, name, peer, job)
+            watch.before(self.node, name, side, job)
             return work()
 
         def finished(outcome: Any) -> None:
-            watch.after(self.node, name, peer, job, outcome)
+            watch.after(self.node, name, side, job, outcome)
             done(outcome)
             self._follow_schema()
 

@@ -9,7 +9,7 @@ from support.store_jobs import Job
 
 from meshnode.sync.effects import Commit
 from sim.books import Books
-from sim.network import Host
+from sim.network import Side
 
 if TYPE_CHECKING:
     from sim.node import Node
@@ -34,10 +34,10 @@ class Checker:
     def __init__(self, world: World) -> None:
         self.world = world
 
-    def before(self, node: Node, name: str, peer: Host | None, job: Job | None) -> None:
+    def before(self, node: Node, name: str, side: Side | None, job: Job | None) -> None:
         """A job is about to run."""
 
-    def after(self, node: Node, name: str, peer: Host | None, job: Job | None, outcome: Any) -> None:
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
         """A job is done and on the disk."""
 
     def booted(self, node: Node) -> None:
@@ -68,18 +68,18 @@ class Watch:
         self._before = [each.before for each in self._checkers if type(each).before is not Checker.before]
         self._after = [each.after for each in self._checkers if type(each).after is not Checker.after]
 
-    def before(self, node: Node, name: str, peer: Host | None, job: Job | None) -> None:
+    def before(self, node: Node, name: str, side: Side | None, job: Job | None) -> None:
         """A job is about to run."""
         for look in self._before:
-            look(node, name, peer, job)
+            look(node, name, side, job)
 
-    def after(self, node: Node, name: str, peer: Host | None, job: Job | None, outcome: Any) -> None:
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
         """A job is done and on the disk."""
         self.jobs += 1
         if (job is None and name not in _ASIDE) or isinstance(job, Commit):
             self.books.update(node)
         for look in self._after:
-            look(node, name, peer, job, outcome)
+            look(node, name, side, job, outcome)
 
     def booted(self, node: Node) -> None:
         """A process started."""
