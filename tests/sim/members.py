@@ -87,8 +87,14 @@ class Members:
             self._issue(f"makes node {subject.number} {role}", lambda tx: issue_role(context, tx, site, role))
 
     def _retire(self) -> None:
-        process = self._authority()
+        """A device that was stolen: it writes once more, and is retired from about then on; others may die over it."""
         subject: Host = self._chance.pick(self._world.hosts[1:])
+        if isinstance(subject, Node):
+            self._world.workload.burst(subject)
+        self._world.schedule.after(self._chance.spread(SECOND), lambda: self._issue_retirement(subject))
+
+    def _issue_retirement(self, subject: Host) -> None:
+        process = self._authority()
         if process is None or not self._world.network.holds_without(self._world.live(), subject):
             return
         back_us = self._chance.pick((None, 0, 2 * SECOND, 15 * SECOND))
@@ -97,4 +103,9 @@ class Members:
         self._issue(
             f"retires node {subject.number} from {cutoff}",
             lambda tx: issue_retirement(context, tx, site, cutoff=cutoff),
+            self._shake,
         )
+
+    def _shake(self) -> None:
+        for node in self._chance.some(self._world.nodes, 0.4):
+            self._world.schedule.after(self._chance.spread(SECOND), lambda node=node: self._world.crash(node))  # type: ignore[misc]

@@ -27,7 +27,6 @@ class Trouble:
     def __init__(self, world: World) -> None:
         self._world = world
         self._chance: Chance = world.chance.branch("trouble")
-        self._copies: list[tuple[Node, Copy]] = []
         self.kinds: dict[str, Callable[[], None]] = {
             "crash": self._crash,
             "die in a transaction": self._die_in_a_transaction,
@@ -37,8 +36,7 @@ class Trouble:
             "break a link": self._break_a_link,
             "cut one way": self._cut_one_way,
             "part the mesh": self._part_the_mesh,
-            "back up": self._back_up,
-            "restore": self._restore,
+            "restore a copy": self._restore_a_copy,
             "lose the disk": self._lose_the_disk,
             "gain a column": self._gain_a_column,
             "make a table": self._make_a_table,
@@ -75,21 +73,20 @@ class Trouble:
             process.refusals = [message if self._chance.hit(often) else None for _ in statements]
             process.note(f"finds its disk refuse {sum(each is not None for each in process.refusals)} statements")
 
-    def _back_up(self) -> None:
+    def _restore_a_copy(self) -> None:
+        """A backup is made, and some time later it is put in place of the database."""
         process = self._running()
         if process is not None and not process.writer.unsure:
-            self._copies.append((process.node, process.node.disk.settled()))
-
-    def _restore(self) -> None:
-        if self._copies:
-            node, copy = self._chance.pick(self._copies)
-            self._replace(node, copy)
+            node, copy = process.node, process.node.disk.settled()
+            self._world.schedule.after(self._chance.spread(4 * SECOND), lambda: self._replace(node, copy))
 
     def _lose_the_disk(self) -> None:
         node = self._chance.pick(self._world.nodes)
         self._replace(node, node.first_copy())
 
     def _replace(self, node: Node, copy: Copy) -> None:
+        if self._world.is_peaceful:
+            return
         if node.process is not None:
             self._world.crash(node)
         node.restore(copy)
@@ -98,7 +95,7 @@ class Trouble:
 
     def _set_a_clock(self) -> None:
         node = self._chance.pick(self._world.nodes)
-        seconds = self._chance.pick((-3600, -90, -1, 0, 1, 45, 200, 299, 301, 420))
+        seconds = self._chance.pick((-3600, -90, 0, 45, 200, 299, 301, 301, 420, 420))
         node.clock_error_us = seconds * SECOND
         node.note(f"has its clock set {seconds:+} s")
 

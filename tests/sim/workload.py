@@ -25,10 +25,13 @@ class Workload:
         self._written = 0
         plan = world.plan
         for _ in range(plan.bursts):
-            world.schedule.after(self._chance.between(0, plan.trouble_us), self._burst)
+            world.schedule.after(self._chance.between(0, plan.trouble_us), self._somewhere)
 
-    def _burst(self) -> None:
-        node = self._chance.pick(self._world.nodes)
+    def _somewhere(self) -> None:
+        self.burst(self._chance.pick(self._world.nodes))
+
+    def burst(self, node: Node) -> None:
+        """Writes in one transaction, if the node can write now."""
         process = node.process
         if process is None or process.recovering:
             return

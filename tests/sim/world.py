@@ -48,7 +48,7 @@ class World:
         hosts = {host.number: host for host in self.hosts}
         for left, right in self.plan.edges:
             self.network.edge(hosts[left], hosts[right], self.plan.weather[(left, right)])
-        Workload(self)
+        self.workload = Workload(self)
         self._let_trouble_come()
         while (at_us := self.schedule.next_us()) is not None and at_us <= self.plan.trouble_us:
             self._guarded(self.schedule.step)
@@ -79,6 +79,8 @@ class World:
 
     def crash(self, node: Node) -> None:
         """A process dies, and starts again after a while."""
+        if node.process is None or self.is_peaceful:
+            return
         node.crash()
         self.schedule.after(self.chance.spread(2 * SECOND), lambda: self._start_again(node))
 
