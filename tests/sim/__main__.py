@@ -1,4 +1,4 @@
-"""`python tests/sim --seed 17 [--seeds 1000] [--trace]`: replays one seed, or runs many."""
+"""`python tests/sim --seed 17 [--seeds 1000] [--trace]`: replays one seed, or runs many on every core."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from sim.run import failure_of, run_seed
-from sim.watch import Violation
+from sim.run import run_seed, run_seeds
 
 
 def main() -> int:
@@ -20,21 +19,17 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
     parser.add_argument("--trace", action="store_true", help="print what happens")
     options = parser.parse_args()
-    failed = 0
-    started = time.perf_counter()
-    for seed in range(options.seed, options.seed + options.seeds):
-        if options.trace:
-            try:
-                world = run_seed(seed, print)
-                print(f"seed {seed}: ok, {world.schedule.steps} steps, {world.watch.jobs} jobs")
-            except Violation as violation:
-                print(f"seed {seed}: {violation}")
-                failed += 1
-        elif (violation := failure_of(seed)) is not None:
-            print(f"seed {seed}: {violation}", flush=True)
+    seeds = range(options.seed, options.seed + options.seeds)
+    started, failed = time.perf_counter(), 0
+    alone = options.trace or len(seeds) == 1
+    for outcome in (run_seed(seed, print if options.trace else None) for seed in seeds) if alone else run_seeds(seeds):
+        if outcome.failure:
             failed += 1
+            print(outcome.text, flush=True)
+        elif alone:
+            print(f"seed {outcome.seed}: {outcome.steps} steps, {outcome.events} events")
     took = time.perf_counter() - started
-    print(f"{options.seeds} seeds, {failed} failed, {options.seeds / took:.1f} a second")
+    print(f"{len(seeds)} seeds, {failed} failed, {len(seeds) / took:.1f} a second", file=sys.stderr)
     return 1 if failed else 0
 
 

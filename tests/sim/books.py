@@ -29,7 +29,7 @@ class Held:
         self.positions: dict[int, bytes] = {}  # of this copy of the database, what was removed included
         self.gone: set[bytes] = set()  # what was taken out on record
         self.generation = 0  # of the membership, when it was read
-        self.reused: list[int] = []
+        self.reused: set[int] = set()
         self.last = 0
 
     def data_at(self, position: int) -> bytes | None:
@@ -41,7 +41,7 @@ class Held:
         """An event is there."""
         self.events[data] = position
         if self.positions.setdefault(position, data) != data:
-            self.reused.append(position)
+            self.reused.add(position)
         self.last = max(self.last, position)
 
 

@@ -281,7 +281,7 @@ class PositionsUsedOnce(Checker):
     def _check(self, node: Node) -> None:
         reused = self.world.watch.books.held[node.number].reused
         if reused:
-            self.fail(f"node {node.number} gave out the log positions {reused} twice")
+            self.fail(f"node {node.number} gave out the log positions {sorted(reused)} twice")
 
 
 class WatermarksTrue(Checker):
@@ -320,6 +320,8 @@ class WatermarksTrue(Checker):
         # What was compacted or taken back anywhere need not be sent from there: no row needs it, or none may have it.
         if books.may_lack(node, event) or event.data in books.at_risk or books.taken_out_anywhere(event.data):
             return
+        if event.table in node.dropped:
+            return  # it was told to leave it out, which is a verdict too; what it asked for since is on its way
         hostile = self.world.hostile
         if hostile is not None and (event.site, event.table) in hostile.lies.claimed:
             return  # a member's claim is believed: evidence that decides nothing

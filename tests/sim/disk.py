@@ -90,6 +90,10 @@ class Disk:
         self._place(Copy(copy.database, wal))
         return fate
 
+    def close(self) -> None:
+        """Let go of the files."""
+        self._release()
+
     def replace(self, copy: Copy) -> None:
         """Another copy of the database is put in place of this one; no process may have it open."""
         self._release()

@@ -108,6 +108,7 @@ class End:
                     self.side.send_events(data)
                 case Close(code, reason):
                     self.process.note(f"closes the link to {self.peer.number}: {code.name} {reason}")
+                    self.process.node.world.happened[f"closed {code.name}"] += 1
                     self.side.close(code, reason)
                 case PeerHello():
                     self._greeted(effect)

@@ -49,6 +49,7 @@ class Members:
 
         def issued(_record: bytes) -> None:
             process.note(name)
+            self._world.happened[name.split(" node ")[0]] += 1
             process.membership_changed()
             process.log_grew()
             done()

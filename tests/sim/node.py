@@ -30,6 +30,7 @@ class Node:
         self.key: SiteKey = site_key(number)
         self.chance: Chance = world.chance.branch(f"node {number}")
         self.scope = Scope()
+        self.dropped: set[str] = set()  # tables that this copy of its database was once told to leave out
         self.job_us, self.sync_us = world.plan.job_us, world.plan.sync_us
         self.clock_error_us = 0
         self.boots = 0
@@ -88,6 +89,7 @@ class Node:
         self.note(f"starts, boot {self.boots}")
         self.process = Process(self)
         self.process.open()
+        self.dropped.update(table for table in tables.SHAPES if not self.scope.contains("main", table))
         self.world.watch.booted(self)
 
     def crash(self) -> None:
@@ -99,11 +101,19 @@ class Node:
         fate = self.disk.crash(self.chance, unsure=unsure)
         process.database.close()
         self.process = None
+        self.world.happened[f"last commit {fate}" if unsure else "crash"] += 1
         self.note(f"dies{f', its last commit {fate}' if unsure else ''}")
 
     def first_copy(self) -> Copy:
         """The database that this node had in the beginning: what one has who lost everything and joins again."""
         return Copy(self._first, b"")
+
+    def close(self) -> None:
+        """The run is over."""
+        if self.process is not None:
+            self.process.stop()
+            self.process.database.close()
+        self.disk.close()
 
     def restore(self, copy: Copy) -> None:
         """Another copy of the database is put in place while no process runs."""
@@ -112,7 +122,14 @@ class Node:
         self.disks += 1
         self.replaced_us = self.world.schedule.now_us
         self.world.watch.restored(self)
+        self.dropped.clear()
+        self.world.happened["another disk"] += 1
         self.note(f"has database number {self.disks}")
+
+    def take_scope(self, patterns: tuple[str, ...]) -> None:
+        """What the node takes from its next start on."""
+        self.scope = Scope(patterns)
+        self.note(f"will take {list(patterns) or 'everything'}")
 
     # --- looking, beside the process
 

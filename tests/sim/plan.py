@@ -28,6 +28,7 @@ TROUBLE: Final = (  # a kind, how many of the runs have it, how often at most in
     ("let a device in", 0.35, 2),
     ("give a role", 0.15, 3),
     ("retire a member", 0.3, 2),
+    ("change a scope", 0.15, 3),
 )
 LOSES_HISTORY: Final = {
     "compact",

@@ -139,6 +139,7 @@ class Process:
         if self.refusals and point != "COMMIT" and not point.startswith(("SAVEPOINT", "RELEASE")):
             refusal = self.refusals.pop()
             if refusal is not None:
+                self.node.world.happened["refused write"] += 1
                 raise sqlite3.OperationalError(refusal)
 
     def note(self, text: str) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FULL = "database or disk is full"
 FAILED = "disk I/O error"
+WITHOUT_LATE = ("*.*", f"!{LATE.schema}.{LATE.name}")
 
 
 class Trouble:
@@ -41,6 +42,7 @@ class Trouble:
             "gain a column": self._gain_a_column,
             "make a table": self._make_a_table,
             "compact": self._compact,
+            "change a scope": self._change_a_scope,
         }
 
     def _running(self) -> Process | None:
@@ -126,6 +128,12 @@ class Trouble:
         process = self._running()
         if process is not None:
             process.node.gain_column(NOTES.name, EXTRA)
+
+    def _change_a_scope(self) -> None:
+        """The owner changes the settings, which takes a restart."""
+        node = self._chance.pick(self._world.nodes)
+        node.take_scope(self._chance.pick(((), WITHOUT_LATE)))
+        self._world.crash(node)
 
     def _make_a_table(self) -> None:
         process = self._running()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -26,7 +27,11 @@ class World:
     """Everything of one run. Use `run` once."""
 
     def __init__(
-        self, seed: int, folder: Path, tell: Callable[[str], None], kinds: Sequence[type[Checker]] = CHECKERS
+        self,
+        seed: int,
+        folder: Path,
+        tell: Callable[[str], None] | None = None,
+        kinds: Sequence[type[Checker]] = CHECKERS,
     ) -> None:
         self.seed, self.folder, self._tell = seed, folder, tell
         self.plan: Plan = plan_of(seed)
@@ -39,6 +44,7 @@ class World:
         self.nodes = [Node(self, number, members=members) for number in numbers]
         self.hostile = Hostile(self) if self.plan.hostile else None
         self.is_peaceful = False
+        self.happened: Counter[str] = Counter()  # how often each kind of thing came to pass
 
     def run(self) -> None:
         """Raises Violation where a checker sees something."""
@@ -77,6 +83,11 @@ class World:
             for _ in range(times):
                 self.schedule.after(chance.between(0, self.plan.trouble_us), kinds[name])
 
+    def close(self) -> None:
+        """Let go of files; the folder may be removed."""
+        for node in self.nodes:
+            node.close()
+
     def crash(self, node: Node) -> None:
         """A process dies, and starts again after a while."""
         if node.process is None or self.is_peaceful:
@@ -99,7 +110,8 @@ class World:
 
     def note(self, text: str) -> None:
         """A line of the trace."""
-        self._tell(f"{self.schedule.now_us / SECOND:11.6f} {text.replace(str(self.folder), '')}")
+        if self._tell is not None:
+            self._tell(f"{self.schedule.now_us / SECOND:11.6f} {text.replace(str(self.folder), '')}")
 
     def _make_peace(self) -> None:
         self.note("peace")
@@ -111,6 +123,10 @@ class World:
 
     def make_peace_with(self, node: Node) -> None:
         """Nothing goes wrong at this node any more, and it has what every node has in the end."""
+        if node.scope.patterns:
+            node.take_scope(())
+            node.crash()
+            node.boot()
         process = node.running
         process.fuse = process.effects_left = None
         process.refusals.clear()
