@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from meshnode.node.home import Home
     from meshnode.node.joining import join
     from meshnode.node.node import Node
-    from meshnode.node.views import ChangeView, PeerView, Receipt, RowChange, RowView, Status, TableDigest, WaitResult
+    from meshnode.node.views import (
+        ChangeView,
+        PeerView,
+        Receipt,
+        RowChange,
+        RowExplanation,
+        RowView,
+        Status,
+        TableDigest,
+        WaitResult,
+    )
 
 __all__ = [
     "ChangeView",
@@ -26,6 +36,7 @@ __all__ = [
     "PeerView",
     "Receipt",
     "RowChange",
+    "RowExplanation",
     "RowView",
     "Status",
     "TableDigest",

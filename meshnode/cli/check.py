@@ -1,4 +1,4 @@
-"""Recompute rows and clocks from the log, verify signatures, and name what differs; exit code 1 if anything does."""
+"""Recompute rows, clocks and watermarks from the log, verify signatures, name what differs; exit code 1 if it does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _print(report: CheckReport) -> None:
     if report.count > len(report.differences):
         print(f"and {report.count - len(report.differences)} more", file=sys.stderr)
     verdict = "clean" if not report.count else f"{report.count} differences"
-    given = f"; {report.given} clocks and values taken as given" if report.given else ""
+    given = f"; {report.given} clocks, values and watermarks taken as given" if report.given else ""
     print(printable(f"{verdict}: {report.events} events, {report.rows} rows of {report.tables} tables{given}"))
 
 

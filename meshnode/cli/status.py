@@ -1,10 +1,10 @@
-"""Show how this node is: whether it runs, who it is, who it is linked to, and what a person should know."""
+"""Show how this node is: whether it runs, who it is, who it is linked to, who is behind, and what one should know."""
 
 from __future__ import annotations
 
 import argparse
 
-from meshnode.cli import connect
+from meshnode.cli import connect, lag
 from meshnode.cli.output import cell, print_one, print_table, printable
 from meshnode.node.views import Status
 
@@ -47,6 +47,8 @@ def _print(status: Status) -> None:
                 for peer in status.peers
             ]
         )
+    for line in (*lag.peer_lines(status.peers), *lag.own_lines(status)):
+        print(line)
     for notice in status.notices:
         of = " ".join(part for part in (notice.site[:8], notice.table) if part)
         print(f"notice {notice.kind} {cell(of)} ×{notice.count}: {cell(notice.sample)}")

@@ -43,6 +43,7 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
         "remove": _answer(asked.RowKey, lambda a: operations.remove(a.table, a.key)),
         "import-rows": _answer(asked.ImportRows, api.import_rows),
         "get": _answer(asked.RowKey, lambda a: operations.get(a.table, a.key)),
+        "explain": _answer(asked.RowKey, lambda a: operations.explain(a.table, a.key)),
         "rows": _answer(asked.Rows, api.rows),
         "evict": _answer(
             asked.Evict, lambda a: operations.evict(a.table, before_ms=a.before_ms, everything=a.everything)

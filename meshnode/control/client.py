@@ -27,6 +27,7 @@ from meshnode.node.views import (
     Receipt,
     RetentionReport,
     RowChange,
+    RowExplanation,
     RowView,
     Status,
     TableDigest,
@@ -93,6 +94,11 @@ class ControlClient:
         kind: Any = RowView | None
         row: RowView | None = await self._call("get", asked.RowKey(table=table, key=key), kind)
         return row
+
+    async def explain(self, table: str, key: Values) -> RowExplanation | None:
+        kind: Any = RowExplanation | None
+        found: RowExplanation | None = await self._call("explain", asked.RowKey(table=table, key=key), kind)
+        return found
 
     async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:
         return await self._call("rows", asked.Rows(table=table, limit=limit, after=after), list[RowView])

@@ -41,7 +41,7 @@ class Put(Arguments, frozen=True, kw_only=True):
 
 
 class RowKey(Arguments, frozen=True, kw_only=True):
-    """`get` and `remove`."""
+    """`get`, `explain` and `remove`."""
 
     table: str
     key: Values

@@ -23,6 +23,7 @@ class Signer:
     pending: dict[Hlc, tuple[bytes, ...]] = field(default_factory=dict)  # ids appended by this batch, by clock
     held_bytes: int = -1  # -1: not looked up yet
     unknown_groups: int = -1
+    unkept: Group | None = None  # what was rejected of groups that are not remembered
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""`check`: rows, clocks and the log recomputed from the retained events over one snapshot, and what differs named.
+"""`check`: rows, clocks, watermarks and the log recomputed from the retained events, and what differs named.
 
 State is a pure function of the delivered events (profile §5), so whatever cannot be computed again from the log is a
 difference. What lies below a table's horizon is frozen, and what was evicted, forgotten, compacted or taken back has no
@@ -13,14 +13,16 @@ from types import ModuleType
 from typing import Any, Final
 
 from meshnode.codec import cbor
+from meshnode.engine.check_file import check_file
 from meshnode.engine.check_log import KeyOf, check_held, check_log
 from meshnode.engine.check_values import Shadow
+from meshnode.engine.check_watermarks import Claims
 from meshnode.engine.findings import Findings
 from meshnode.errors import CorruptStateError, EnvelopeError
 from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import Event
 from meshnode.model.hlc import Rank, hlc_of_rank
-from meshnode.store import held, log, queries, removed, shapes
+from meshnode.store import held, log, queries, removed, shapes, takebacks
 from meshnode.store.database import Tx
 from meshnode.store.names import TableEntry
 from meshnode.store.rows import unpack_state
@@ -32,11 +34,13 @@ EVENTS_PER_PASS: Final = 200_000  # events folded in memory at a time; a larger 
 def check_store(tx: Tx, sqlite: ModuleType, key_of: KeyOf) -> Findings:
     """Check everything in one snapshot; `key_of` gives the public keys that signatures are verified under."""
     findings = Findings()
-    for (line,) in tx.execute("PRAGMA integrity_check").fetchall():
-        if line != "ok":
-            findings.differ("", "database file", line)
+    check_file(tx, findings)
     check_log(tx, findings, key_of)
     check_held(tx, findings)
+    if takebacks.pending(tx):
+        findings.differ("", "membership", "what is no longer acceptable is not all taken back yet: run the node")
+        return findings
+    claims = Claims(tx, findings)
     for entry, destination in queries.registered_tables(tx):
         if not isinstance(destination, Destination):
             findings.differ(entry.text, "table", destination)
@@ -44,7 +48,8 @@ def check_store(tx: Tx, sqlite: ModuleType, key_of: KeyOf) -> Findings:
             findings.differ(entry.text, "table", "its rows are not brought up to its changed schema yet: run the node")
         else:
             findings.tables += 1
-            _Table(tx, sqlite, entry, destination, findings).check()
+            _Table(tx, sqlite, entry, destination, findings, claims).check()
+    claims.check()
     return findings
 
 
@@ -52,12 +57,19 @@ class _Table:
     """One destination against its events."""
 
     def __init__(
-        self, tx: Tx, sqlite: ModuleType, entry: TableEntry, destination: Destination, findings: Findings
+        self,
+        tx: Tx,
+        sqlite: ModuleType,
+        entry: TableEntry,
+        destination: Destination,
+        findings: Findings,
+        claims: Claims,
     ) -> None:
         self._tx = tx
         self._entry = entry
         self._destination = destination
         self._findings = findings
+        self._claims = claims
         self._shadow = Shadow(sqlite, destination)
         self._evicted = _was_evicted(tx)
         self._shown = 0
@@ -118,7 +130,11 @@ class _Table:
         if self._is_forgotten(key_bytes):
             self._differ(_text(key_bytes), "it was forgotten here and its clocks are still there")
             return
-        fold = RowFold(self._given(state, {rank for rank, _ in events}))
+        known = {rank for rank, _ in events}
+        for rank in (state.tombstone, state.upsert, *state.columns.values()):
+            if rank is not None and rank not in known and not self._is_given(rank, known):
+                self._claims.misses(self._destination.no, rank)
+        fold = RowFold(self._given(state, known))
         for rank, event in events:
             if event.columns is None:
                 fold.delete(rank)

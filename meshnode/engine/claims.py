@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshnode.engine.context import Context
-from meshnode.model.frames import WHAT_SITE, Request, WatermarkEntry
-from meshnode.model.frames_untrusted import decode_control_untrusted
+from meshnode.engine.whole import read_whole
+from meshnode.model.frames import WatermarkEntry
 from meshnode.model.hlc import Hlc
-from meshnode.model.scope import WILDCARD, Scope
-from meshnode.store import held, inbound, watermarks
+from meshnode.model.scope import Scope
+from meshnode.store import watermarks
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Stream
 from meshnode.store.watermarks import Group
@@ -26,32 +26,22 @@ def take_claims_untrusted(
     Not taken: of an epoch that was opened in the middle, of sites that are no members, of this very site, and of what
     the peer was asked to send once more and has not: something of it was dropped here before.
     """
-    if not inbound.is_whole(tx, stream):
-        return False
-    asked = [decode_control_untrusted(body) for body in inbound.requests(tx, stream)]
-    requests = [each for each in asked if isinstance(each, Request)]
+    whole = read_whole(tx, stream)
     groups, advanced = [], False
     for claim in claims:
-        if any(_covers(request, claim) for request in requests):
+        if not whole.shows(*claim[:3]):
             continue
         group = _group(context, tx, claim, scope)
         hlc = Hlc(claim.physical, claim.logical)
         if group is not None and hlc > group.reached:
             before = group.applied
             group.reach(hlc)
-            group.advance(held=held.has_held(tx, group.site_no, group.table_no))
+            group.advance(held=watermarks.stands(tx, group))
             groups.append(group)
             advanced = advanced or group.applied > before
     if groups:
         watermarks.save(tx, groups)
     return advanced
-
-
-def _covers(request: Request, claim: WatermarkEntry) -> bool:
-    """Whether events of the claimed group are among what was asked for."""
-    if request.what == WHAT_SITE:
-        return request.site == claim.site
-    return request.schema in (WILDCARD, claim.schema) and request.table in (WILDCARD, claim.table)
 
 
 def _group(context: Context, tx: Tx, claim: WatermarkEntry, scope: Scope) -> Group | None:

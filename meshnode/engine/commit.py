@@ -11,6 +11,7 @@ from meshnode.engine.judge import Judge
 from meshnode.engine.materialize import Materializer
 from meshnode.engine.progress import Progress
 from meshnode.engine.verify import Checked, Refused, verify_untrusted
+from meshnode.engine.whole import Whole
 from meshnode.errors import ClockExhaustedError
 from meshnode.model.event import Event
 from meshnode.model.hlc import Hlc, beyond_skew, observe
@@ -30,25 +31,35 @@ def commit_events(
     author_stream: bool,
     scope: Scope,
     peer: bytes | None = None,
+    whole: Whole | None = None,
 ) -> list[Judgement]:
     """Judge and apply `checked` in order, inside the caller's transaction; one judgement each.
 
     `peer` is who delivered them, None for this node itself: unauthenticated bytes are put down to it, and where
-    `author_stream` says that this is its own stream, the watermarks of its own groups may advance. Call it within
-    `Context.transact`.
+    `author_stream` says that this is its own stream, the watermarks of those of its own groups that the stream shows
+    whole may advance. Call it within `Context.transact`.
     """
-    return Batch(context, tx, author_stream=author_stream, scope=scope, peer=peer).run(checked)
+    return Batch(context, tx, author_stream=author_stream, scope=scope, peer=peer, whole=whole).run(checked)
 
 
 class Batch:
     """One call of `commit_events`; afterwards it also knows which rows are withheld."""
 
-    def __init__(self, context: Context, tx: Tx, *, author_stream: bool, scope: Scope, peer: bytes | None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        tx: Tx,
+        *,
+        author_stream: bool,
+        scope: Scope,
+        peer: bytes | None,
+        whole: Whole | None = None,
+    ) -> None:
         author = (context.site if peer is None else peer) if author_stream else None
         self._context = context
         self._tx = tx
         self._peer = peer
-        self._progress = Progress(context, tx)
+        self._progress = Progress(context, tx, whole or Whole())
         self._judge = Judge(context, tx, scope, author, self._progress)
         self.rows = Materializer(context, tx)
         self._log: list[log.LogRow] = []

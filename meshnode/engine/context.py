@@ -16,12 +16,13 @@ from meshnode.engine.environment import Environment
 from meshnode.model.hlc import Hlc
 from meshnode.model.membership import Membership
 from meshnode.model.site import SiteKey
-from meshnode.store import log, meta
+from meshnode.store import log, meta, takebacks
 from meshnode.store.database import Database, Tx
+from meshnode.store.destinations import open_destination
 from meshnode.store.materialize import TransactionLostError
 from meshnode.store.names import SiteNumbers, TableEntry, TableNumbers
 from meshnode.store.notices import Notice, NoticeBook
-from meshnode.store.tables import Destination, open_destination
+from meshnode.store.tables import Destination
 
 T = TypeVar("T")
 
@@ -52,6 +53,7 @@ class Context:
         self.surfaced: deque[Notice] = deque(maxlen=_SURFACED_KEPT)
         self.snapshot: Snapshot | None = None
         self.behind_schema = False  # rows are still to be brought up to a changed schema
+        self.work: dict[str, object] = {}  # what is done in several transactions, as far as it is; a failed one ends it
         self.on_schema_change: Callable[[Tx], None] = lambda _tx: None
         self._load_membership = load_membership
         self._stale = True
@@ -93,7 +95,7 @@ class Context:
                         return work(tx)
                 except TransactionLostError as lost:
                     losses += 1
-                    self.barred[(lost.table_no, None if losses > _ROLLBACKS_PER_JOB else lost.key_bytes)] += 1
+                    self.barred[(lost.table_no, None if losses > _ROLLBACKS_PER_JOB else lost.row)] += 1
         finally:
             self._restartable = False
             self.barred.clear()
@@ -109,6 +111,8 @@ class Context:
         self._newest: dict[int, Hlc] = {}
         self._destinations: dict[int, Destination | None] = {}
         self.schema_version = -1
+        self.work.clear()
+        self.taking_back = bool(takebacks.pending(tx))  # events that are no longer acceptable are still to be taken out
         self.next_position = meta.read_counter(tx, meta.NEXT_POSITION)
         self.next_change = meta.read_counter(tx, meta.NEXT_CHANGE)
         saved = meta.read_clock(tx)
@@ -146,6 +150,11 @@ class Context:
         if self._schema_changed and self._restartable:
             self._schema_changed = False
             self.on_schema_change(tx)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether rows wait for further transactions, to follow the schema or the membership."""
+        return self.behind_schema or self.taking_back
 
     # --- membership
 

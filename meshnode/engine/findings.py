@@ -24,7 +24,7 @@ class Findings:
     events: int = 0
     tables: int = 0
     rows: int = 0
-    given: int = 0  # clocks and values whose evidence is not kept any more
+    given: int = 0  # clocks, values and watermarks whose evidence is not kept any more
     count: int = 0  # differences, named or not
     differences: list[Difference] = field(default_factory=list)
 

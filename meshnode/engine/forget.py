@@ -3,42 +3,86 @@ privacy; profile §6, `forgotten`).
 
 One transaction takes the row out of its table, the bytes of its events out of the log, its changes and the frames in
 flight that carry it out of their tables, and blanks samples of notices that may name it. What stays: the ids of the
-events (receipts), and a hash of the key, by which later events of the row are acknowledged and not kept. Then the whole
-file is written anew (`Database.rewrite`), since SQLite leaves what was deleted or moved in free space. If the process
-ends between the two, forgetting the row once more does the rest. Other devices keep what they have, and what the
-application copied elsewhere (a full-text index, an audit table) is the application's.
+events (receipts), and a hash of the key, by which later events of the row are acknowledged and not kept.
+
+It also notes that an erasure is due: SQLite leaves what was deleted or moved in free space, so `erase` then writes the
+whole file anew, empties the WAL, and takes the note away. Where the process ends before, or another program reads on,
+the note stands, it is told (`erasure-due`), and the next start or look does the rest. Other devices keep what they
+have, and what the application copied elsewhere (a full-text index, an audit table) is the application's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 from meshnode.codec import cbor
 from meshnode.engine.context import Context
 from meshnode.engine.outbox import reopen
+from meshnode.engine.rebuild import abandon
 from meshnode.engine.registry import required
 from meshnode.engine.retention import ask_again
-from meshnode.errors import NotFoundError, UsageError
+from meshnode.errors import NotFoundError, StoreError, UsageError
 from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import KeyValue
-from meshnode.store import changes, held, log, removed, rows, traces
+from meshnode.store import changes, held, log, notices, removed, rows, traces
 from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx
 from meshnode.store.materialize import RowWrite, TableWriter
 from meshnode.store.names import TableEntry
 from meshnode.store.tables import Destination
 
+ERASURE_DUE: Final = "erasure-due"  # a notice that stands until no file holds a trace of a forgotten row
+
 
 def forget(context: Context, schema: str, name: str, key: Mapping[str, KeyValue]) -> int:
     """Forget one row until `unforget`; on disk, traces included, when this returns. Returns how many events it had.
 
     UsageError for what is no key of the table, or where a trigger keeps the row; StoreError where the traces could not
-    be removed: the row is forgotten all the same, and forgetting it again removes them.
+    be removed: the row is forgotten all the same, and they are due until `erase` has removed them.
     """
     count = context.transact(lambda tx: _forget(context, tx, schema, name, key))
-    context.db.rewrite()
+    erase(context)
     return count
+
+
+def erase(context: Context, wait_ms: int | None = None) -> None:
+    """Do what a forgetting left to be done to the files, if anything, and tell it while that cannot be done.
+
+    StoreError where it cannot, for instance because another program reads on for `wait_ms`.
+    """
+    with context.transaction() as tx:
+        due = traces.erasure_due(tx)
+    if due is None:
+        return
+    try:
+        if due == traces.REWRITE:
+            context.db.rewrite()
+            context.transact(lambda tx: traces.note_erasure(tx, traces.EMPTY_WAL))
+        context.db.empty_wal(wait_ms)
+    except StoreError as error:
+        with suppress(StoreError):  # a disk that is full may not even take the notice
+            _tell_due(context, str(error))
+        raise
+    with context.transaction() as tx:
+        traces.erasure_done(tx)
+        notices.end(tx, ERASURE_DUE)
+
+
+def go_on_erasing(context: Context, wait_ms: int) -> None:
+    """What an earlier run, or a reader in the way, left to be done; told until it is."""
+    with context.transaction() as tx:
+        due = traces.erasure_due(tx)
+    if due is not None:
+        _tell_due(context, "a row was forgotten, and the files of the database may still hold traces of it")
+        erase(context, wait_ms)
+
+
+def _tell_due(context: Context, why: str) -> None:
+    with context.transaction() as tx:
+        if not notices.stands(tx, ERASURE_DUE):
+            context.surface(tx, ERASURE_DUE, None, why)
 
 
 def unforget(context: Context, schema: str, name: str, key: Mapping[str, KeyValue]) -> int:
@@ -64,6 +108,7 @@ def _forget(context: Context, tx: Tx, schema: str, name: str, key: Mapping[str, 
         gone = RowChange(changes.FORGET, cbor.encode({}), {}, [], context.site, *context.clock)
         changes.append(tx, [changes.row(context.take_change(), destination.no, gone)])
     traces.blank_notices(tx, entry.text, _shown_as(key))
+    traces.note_erasure(tx, traces.REWRITE)
     return events
 
 
@@ -85,6 +130,7 @@ def _remove_events(context: Context, tx: Tx, table_no: int, key_bytes: bytes) ->
                 held.remove_held(tx, site_no, table_no, 1, len(data))
     log.remove(tx, receipts)
     removed.record(tx, receipts, removed.FORGOTTEN)
+    abandon(context, tx)
     held.keep_receipts(tx, receipts.values())
     for stream in traces.streams_in_flight(tx, receipts, key_bytes):
         reopen(context, tx, stream)

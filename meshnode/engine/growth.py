@@ -1,10 +1,10 @@
 """Rows follow the application's schema: noticed at start and while running, done in batches (SSP/1 §13.6, profile §5).
 
-Any schema change may have dropped a table and made it again, which leaves no other trace. So after each one every row
-is compared with SQL: one that is gone is written again from the log, a dropped column forgets its clocks. Columns that
-are new, and tables whose primary key is another, are then fed from the log, its newest events first, so that nearly
-every row is written once. Both passes may be interrupted anywhere: events that arrive meanwhile fold into the same
-states, and to fold an event twice changes nothing.
+A schema change that leaves a table what it was (`store/catalog.py`) costs nothing. Of every other table, one that is
+empty now included, all rows are compared with SQL: one that is gone is written again from the log, a dropped column
+forgets its clocks. Columns that are new, and tables whose primary key is another, are then fed from the log, its newest
+events first, so that nearly every row is written once. Both passes may be interrupted anywhere: events that arrive
+meanwhile fold into the same states, and to fold an event twice changes nothing.
 """
 
 from __future__ import annotations
@@ -14,30 +14,35 @@ from typing import Final
 
 from meshnode.engine.context import Context
 from meshnode.engine.materialize import Materializer
-from meshnode.engine.rebuild import given, key_values, rebuild_rows
+from meshnode.engine.rebuild import BYTES_A_STEP, POSITIONS_A_STEP, Rebuild, given, key_values
 from meshnode.engine.restate import Restated, Restater
 from meshnode.limits import BATCH_EVENTS
 from meshnode.merge.rows import RowState
 from meshnode.model.hlc import ZERO, hlc_of_rank
-from meshnode.store import log, meta, rows, shapes
+from meshnode.store import catalog, log, rows, shapes
 from meshnode.store.database import Tx
 from meshnode.store.names import TableEntry
 from meshnode.store.shapes import Progress
 from meshnode.store.tables import Destination
 
-POSITIONS_A_STEP: Final = 1024  # positions of the log that one step looks at
 STEPS_AT_ONCE: Final = 8  # steps made in the transaction that notices a change; the rest has transactions of its own
+_WHOLE: Final = "whole table"
 
 
 def look(context: Context, tx: Tx) -> None:
     """Compare every destination with its stored shape, begin what follows, and finish it where that is short."""
-    version, seen = shapes.schema_seen(tx)
+    seen = catalog.read_seen(tx)
+    now = seen if seen is not None and seen.version == catalog.version_now(tx) else catalog.read_now(tx)
+    same = None if now == seen else catalog.same_tables(seen, now)
     for entry in context.tables.registered(tx):
         destination = context.destination(tx, entry)
         if destination is not None:
-            _compare(context, tx, entry, destination, changed=version != seen)
-    if version != seen:
-        meta.write(tx, shapes.SCHEMA_VERSION, version)
+            changed = same is not None and (entry.text not in same or _is_emptied(tx, destination))
+            _compare(context, tx, entry, destination, changed=changed)
+        elif same is not None and entry.no is not None:
+            shapes.compare_later(tx, entry.no, context.next_position)
+    if same is not None:
+        catalog.write_seen(tx, now)
     for _ in range(STEPS_AT_ONCE):
         if not step(context, tx):
             break
@@ -48,7 +53,7 @@ def settle(tx: Tx, destination: Destination) -> None:
     stored, _ = shapes.read(tx, destination.no)
     if stored is None:
         shapes.write_shape(tx, destination.no, shapes.shape_of(destination))
-        meta.write(tx, shapes.SCHEMA_VERSION, shapes.schema_seen(tx)[0])
+        catalog.write_seen(tx, catalog.read_now(tx))
 
 
 def step(context: Context, tx: Tx) -> bool:
@@ -58,8 +63,7 @@ def step(context: Context, tx: Tx) -> bool:
         assert progress is not None
         following: Progress | None
         if progress.whole:
-            rebuild_rows(context, tx, entry, destination, None)
-            following = progress._replace(whole=False)
+            following = _step_whole(context, tx, entry, destination, progress)
         elif progress.after is not None:
             following = _step_rows(context, tx, entry, destination, progress)
         else:
@@ -79,6 +83,12 @@ def _unfinished(context: Context, tx: Tx) -> list[tuple[TableEntry, Destination]
     return [(entry, destination) for entry, destination in found if destination is not None]
 
 
+def _is_emptied(tx: Tx, destination: Destination) -> bool:
+    """Whether the application took out every row: that is no wish about each of them."""
+    found = tx.execute(f"SELECT EXISTS (SELECT 1 FROM {destination.quoted})").fetchone()  # noqa: S608
+    return not found[0] and bool(rows.keys_after(tx, destination.no, b"", 1))
+
+
 def _compare(context: Context, tx: Tx, entry: TableEntry, destination: Destination, *, changed: bool) -> None:
     stored, progress = shapes.read(tx, destination.no)
     shape = shapes.shape_of(destination)
@@ -86,12 +96,24 @@ def _compare(context: Context, tx: Tx, entry: TableEntry, destination: Destinati
         return
     names = [] if stored is None else shapes.renewed(stored, shape)
     shapes.forget_ignored(tx, destination.no, names)
-    whole = progress is not None and progress.whole
+    whole, refold = (progress.whole, progress.refold) if progress is not None else (False, False)
     if progress is not None and names is not None:  # what was under way goes on with the columns that are still there
         names = None if progress.names is None else sorted({*names, *progress.names} & shape.columns.keys())
     if stored != shape:
         shapes.write_shape(tx, destination.no, shape)
-    shapes.write_progress(tx, destination.no, Progress(names, b"", context.next_position, whole))
+    shapes.write_progress(tx, destination.no, Progress(names, b"", context.next_position, whole, refold))
+
+
+def _step_whole(context: Context, tx: Tx, entry: TableEntry, destination: Destination, progress: Progress) -> Progress:
+    """The rows up to `progress.after` are recomputed: after a restart it goes on behind them."""
+    done = progress.after or b""
+    rebuild = context.work.get(_WHOLE)
+    if not (isinstance(rebuild, Rebuild) and rebuild.after == done and rebuild.fits(entry, destination)):
+        rebuild = context.work[_WHOLE] = Rebuild(context, tx, entry, destination, after=done)
+    if rebuild.step(tx):
+        return progress._replace(after=rebuild.after)
+    del context.work[_WHOLE]
+    return progress._replace(after=b"", whole=False)
 
 
 # --- the rows
@@ -111,16 +133,19 @@ def _step_rows(
             continue
         lost = reason is None and state.exists and restater.shown(key) is None
         after = _kept(context, entry, destination, state, progress.names, lost=lost)
-        if lost and after != state and entry.horizon > ZERO:
+        partial = lost and after != state and entry.horizon > ZERO
+        if partial:
             sample = f"row {str(key)[:100]} came back without what lies below the horizon {tuple(entry.horizon)}"
             context.surface(tx, "partial", None, sample, table=entry.text)
         if reason is None or after != state:  # what is withheld was tried again when the change was noticed
-            restated.append(Restated(key_bytes, key, state, reason, after))
+            restated.append(Restated(key_bytes, key, state, reason, after, partial=partial))
     restater.write(restated)
     rows.remove(tx, destination.no, strange)  # of an earlier primary key: another destination (profile §5)
     if len(page) == BATCH_EVENTS:
         return progress._replace(after=page[-1][0])
-    return None if progress.names == [] else progress._replace(after=None, top=context.next_position)
+    if progress.names == [] and not progress.refold:
+        return None
+    return progress._replace(after=None, top=context.next_position)
 
 
 def _kept(
@@ -156,10 +181,11 @@ def _step_log(
     context: Context, tx: Tx, entry: TableEntry, destination: Destination, progress: Progress
 ) -> Progress | None:
     bottom = max(progress.top - POSITIONS_A_STEP, 0)
-    names = None if progress.names is None else frozenset(progress.names)
+    found, bottom = log.read_table_down(tx, destination.no, bottom, progress.top, BYTES_A_STEP)
+    names = None if progress.names is None or progress.refold else frozenset(progress.names)
     materializer = Materializer(context, tx, again=True)
     resolved = []
-    for each in log.read_table_within(tx, destination.no, bottom, progress.top):
+    for each in found:
         event = log.parse(each.event)
         if event.hlc < entry.horizon or not event.key or not destination.resolves(event.key):
             continue

@@ -17,6 +17,7 @@ from meshnode.engine.keyring import Keyring
 from meshnode.engine.membership import add_records
 from meshnode.engine.outbox import stream_of
 from meshnode.engine.verify import Checked, verify_untrusted
+from meshnode.engine.whole import read_whole
 from meshnode.model.delivery import Adopt, Committed, Received, StoredAck
 from meshnode.model.frames import Ack, Answered, Batch, Records, WatermarkEntry, encode_frame
 from meshnode.model.scope import Scope
@@ -162,9 +163,16 @@ def _commit_batches(work: _Work, frames: Sequence[Received]) -> None:
                 batch.events, mesh_id=context.mesh_id, keyring=context.membership, generation=context.generation
             )
         checked.extend(known)
-    judgements = iter(
-        commit_events(context, work.tx, checked, author_stream=True, scope=work.scope, peer=work.stream.peer)
+    judged = commit_events(
+        context,
+        work.tx,
+        checked,
+        author_stream=True,
+        scope=work.scope,
+        peer=work.stream.peer,
+        whole=read_whole(work.tx, work.stream),
     )
+    judgements = iter(judged)
     clock: dict[bytes, int] = {}
     for frame, batch in zip(frames, batches, strict=True):
         work.outcomes.append(_tally(work, frame, judgements, len(batch.events)))

@@ -16,7 +16,7 @@ from meshnode.model.event import Event
 from meshnode.model.hlc import beyond_skew
 from meshnode.model.scope import Scope
 from meshnode.model.verdict import Judgement, Verdict
-from meshnode.store import held, log
+from meshnode.store import held, log, watermarks
 from meshnode.store.database import Tx
 
 APPLIED: Final = Judgement(Verdict.APPLIED)
@@ -58,6 +58,7 @@ class Judge:
                 streams=site == self._author,
                 retired=self._membership.retired(site) is not None,
                 newest=self._context.newest(self._tx, number),
+                unkept=watermarks.load(self._tx, number, watermarks.UNKEPT),
             )
         return signer
 

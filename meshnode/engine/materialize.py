@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from meshnode.codec import cbor
 from meshnode.engine.context import Context
@@ -23,6 +23,8 @@ from meshnode.store.names import TableEntry
 from meshnode.store.tables import Destination
 
 Ranked: TypeAlias = list[tuple[Rank, Event]]
+
+_WHOLE: Final = frozenset((changes.RESURRECT, changes.SHOW))  # what nobody saw before is told whole
 
 
 class Materializer:
@@ -84,9 +86,9 @@ class Materializer:
             self._write_rows(destination, writes)
             for write in writes:
                 if write.reason is None and write.fold.state.exists:
-                    rank = write.fold.state.upsert or b""
-                    change = RowChange(changes.UPSERT, write.key_bytes, {}, [], rank[16:32], *hlc_of_rank(rank))
-                    self._changes.append(changes.row(self._context.take_change(), destination.no, change))
+                    self._note_change(changes.SHOW, entry, destination, write, write.fold.state.upsert or b"")
+            changes.append(self._tx, self._changes)  # whole rows, and there may be many: none of them waits in memory
+            self._changes = []
 
     def _write_rows(self, destination: Destination, writes: Sequence[RowWrite]) -> None:
         context = self._context
@@ -94,7 +96,7 @@ class Materializer:
         rows.save(self._tx, [(destination.no, each.key_bytes, each.fold.state.pack(), each.reason) for each in writes])
         for each in writes:
             if each.lost and each.reason is None:
-                self._note_lost(destination, each)
+                note_lost(context, self._tx, destination, each)
 
     def _fold(self, destination: Destination, state: RowState | None, ranked: Ranked) -> RowFold:
         fold = RowFold(state)
@@ -138,30 +140,40 @@ class Materializer:
             op = _operation(write)
             if op is not None:
                 ranked = events[write.key_bytes]
-                newest = ranked[0][1] if len(ranked) == 1 else max(ranked, key=lambda each: each[0])[1]
-                cleared = [name for name in fold.cleared if name not in fold.values] if fold.cleared else []
-                change = RowChange(op, write.key_bytes, fold.values, cleared, newest.site, *newest.hlc)
-                self._changes.append(changes.row(self._context.take_change(), destination.no, change))
+                newest = ranked[0][0] if len(ranked) == 1 else max(rank for rank, _ in ranked)
+                self._note_change(op, entry, destination, write, newest)
+
+    def _note_change(self, op: str, entry: TableEntry, destination: Destination, write: RowWrite, newest: Rank) -> None:
+        """What readers of the table are told; of a row that they do not see any more, only that."""
+        values: dict[str, Scalar] = {}
+        cleared: list[str] = []
+        partial = False
+        if op not in changes.HIDES:
+            values = _values(write, destination)
+            cleared = _cleared(op, write, destination)
+            partial = bool(write.lost) or (op in _WHOLE and _is_cut(entry, write.fold.state))
+        change = RowChange(op, write.key_bytes, values, cleared, newest[16:32], *hlc_of_rank(newest), partial)
+        self._changes.append(changes.row(self._context.take_change(), destination.no, change))
 
     def _note_withheld(self, entry: TableEntry, write: RowWrite) -> None:
         self.withheld.append((entry, write))
         sample = f"row {str(write.key)[:100]} is withheld: {write.reason}"
         self._context.surface(self._tx, "withheld", None, sample, table=entry.text)
 
-    def _note_lost(self, destination: Destination, write: RowWrite) -> None:
-        """A row that was out of SQL while the events of its values were evicted (profile §5)."""
-        names = ", ".join(write.lost)[:100]
-        sample = f"row {str(write.key)[:100]} is shown again without its values of {names}: their events were evicted"
-        self._context.surface(self._tx, "partial", None, sample, table=destination.text)
-
     def _note_resurrected(self, entry: TableEntry, write: RowWrite) -> None:
         """SSP/1 §13.2, and §13.4 where the horizon may have taken what the row should get back."""
         row = f"row {str(write.key)[:100]}"
         self._context.surface(self._tx, "resurrected", None, f"{row} was deleted and exists again", table=entry.text)
-        tombstone = write.fold.partial_from
-        if tombstone is not None and hlc_of_rank(tombstone) < entry.horizon:
+        if _is_cut(entry, write.fold.state):
             sample = f"{row} exists again, possibly without values from below the horizon {tuple(entry.horizon)}"
             self._context.surface(self._tx, "partial", None, sample, table=entry.text)
+
+
+def note_lost(context: Context, tx: Tx, destination: Destination, write: RowWrite) -> None:
+    """Surface a row that was out of SQL while the events of its values were evicted (profile §5)."""
+    names = ", ".join(write.lost)[:100]
+    sample = f"row {str(write.key)[:100]} is shown again without its values of {names}: their events were evicted"
+    context.surface(tx, "partial", None, sample, table=destination.text)
 
 
 def _operation(write: RowWrite) -> str | None:
@@ -173,4 +185,31 @@ def _operation(write: RowWrite) -> str | None:
         return changes.DELETE if write.shown else None
     if fold.resurrected:
         return changes.RESURRECT
-    return changes.UPSERT if fold.changed or not write.shown else None
+    if fold.existed and write.reason_before is not None:
+        return changes.SHOW
+    return changes.UPSERT if fold.changed else None
+
+
+def _values(write: RowWrite, destination: Destination) -> dict[str, Scalar]:
+    """The columns that got another value, of a row that was not in SQL all that it has."""
+    values = write.fold.values
+    if not write.recalled and not write.lost:
+        return values
+    whole = {**dict.fromkeys(write.lost), **write.recalled, **values}
+    return {name: value for name, value in whole.items() if name in destination.columns}
+
+
+def _cleared(op: str, write: RowWrite, destination: Destination) -> list[str]:
+    """The columns that are cleared and were not: the first delete of a row clears what nobody ever wrote too."""
+    fold = write.fold
+    if op in _WHOLE:
+        return fold.state.cleared(destination.columns)
+    if not fold.tombstone_moved:
+        return []
+    cleared = fold.state.cleared(destination.columns)
+    return cleared if fold.tombstone_before is None else [name for name in cleared if name in fold.cleared]
+
+
+def _is_cut(entry: TableEntry, state: RowState) -> bool:
+    """Whether what a row should get back above its tombstone may lie below the horizon (SSP/1 §13.4)."""
+    return state.tombstone is not None and hlc_of_rank(state.tombstone) < entry.horizon

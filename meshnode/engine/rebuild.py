@@ -1,42 +1,154 @@
-"""Rows recomputed from the retained log: what feeds a rebuild and what stays as given (SSP/1 §13.4, profile §5, §9)."""
+"""Rows recomputed from the retained log: what feeds a rebuild and what stays as given (SSP/1 §13.4, profile §5, §9).
+
+However many rows and events there are, it is done in small steps, between which other work goes on. A row keeps what it
+shows until its own step, which writes all its cells together; events that arrive meanwhile are in the log by then, and
+are taken in before any row is written. A process that ends in the middle begins again with what is left to do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from meshnode.codec import cbor
 from meshnode.engine.context import Context
 from meshnode.engine.restate import Restated, Restater
-from meshnode.limits import BATCH_EVENTS
+from meshnode.limits import BATCH_EVENTS, MIB
 from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import Event
 from meshnode.model.hlc import ZERO, Hlc, Rank, hlc_of_rank
 from meshnode.model.membership import Membership
 from meshnode.store import log, rows
 from meshnode.store.database import Tx
+from meshnode.store.folds import Folds
 from meshnode.store.names import TableEntry
 from meshnode.store.tables import Destination
 
-ROWS_AT_ONCE: Final = 16_384  # rows whose folds are in memory; each such part reads the log once
-POSITIONS_AT_ONCE: Final = 4096  # positions of the log read by one statement
+Choice: TypeAlias = Callable[[bytes, RowState], bool]
+"""Whether the row with this key and these clocks is to be recomputed."""
+
+ROWS_LOOKED_AT: Final = 1024  # rows whose clocks one step looks at
+POSITIONS_A_STEP: Final = 1024  # positions of the log that one step reads
+BYTES_A_STEP: Final = 4 * MIB  # of events that one step reads, and of rows that one writes; one of each always fits
 
 
-def rebuild_rows(
-    context: Context, tx: Tx, entry: TableEntry, destination: Destination, keys: Collection[bytes] | None
-) -> int:
-    """Recompute these rows (None: all of the table) from the retained log; returns how many rows of SQL changed.
+class Rebuild:
+    """Call `step` until it returns False, each time in another transaction; one that fails ends it.
 
-    Events below the horizon never feed it, whether or not their bytes still exist; what a state holds from there stays
-    as given. A row whose winner above the horizon is not in the log any more is *partial* where the horizon cut what
-    was below that winner, and surfaced so. Held events count once they are released.
+    Three passes: over the clocks, for the rows that `choice` names (None: every row of the table, and those of which
+    there are events alone); over the log, whose events are folded row by row; and over these rows, in the order of
+    their keys. Events below the horizon never feed it, whether or not their bytes still exist; what a state holds from
+    there stays as given. A row whose winner above the horizon is not in the log any more is *partial* where the horizon
+    cut what was below that winner, and surfaced so. Held events count once they are released.
     """
-    if keys is None:
-        return sum(_rebuild(context, tx, entry, destination, part) for part in _ranges(tx, destination.no))
-    wanted = sorted(keys)
-    parts = (wanted[start : start + ROWS_AT_ONCE] for start in range(0, len(wanted), ROWS_AT_ONCE))
-    return sum(_rebuild(context, tx, entry, destination, _Part(part[0], part[-1], frozenset(part))) for part in parts)
+
+    def __init__(
+        self,
+        context: Context,
+        tx: Tx,
+        entry: TableEntry,
+        destination: Destination,
+        choice: Choice | None = None,
+        after: bytes = b"",
+    ) -> None:
+        self.after = after  # the rows up to these key bytes are done
+        self.rewritten = 0  # rows of SQL that changed
+        self._context = context
+        self._entry = entry
+        self._destination = destination
+        self._horizon, self._generation = entry.horizon, context.generation
+        self._choice = choice
+        self._folds = Folds("whole" if choice is None else "chosen")
+        self._folds.create(tx)
+        self._looked: bytes | None = after  # rows up to here were looked at; None: all of them
+        self._chosen = choice is None  # whether there is any row to recompute
+        self._read = 0  # positions of the log up to here are folded
+
+    def fits(self, entry: TableEntry, destination: Destination) -> bool:
+        """Whether what was folded so far still holds: the table, its horizon and the membership are the same."""
+        now = (entry.no, destination, entry.horizon, self._context.generation)
+        return now == (self._entry.no, self._destination, self._horizon, self._generation)
+
+    def step(self, tx: Tx) -> bool:
+        """One bounded step; whether there is more to do."""
+        newest = self._context.next_position - 1
+        if self._looked is not None:
+            self._look(tx, self._looked)
+            more = self._looked is not None or self._chosen
+        else:
+            if self._read < newest:
+                self._feed(tx, newest)
+            more = self._read < newest or self._restate(tx)
+        if not more:
+            self._folds.drop(tx)
+        return more
+
+    def _look(self, tx: Tx, after: bytes) -> None:
+        page = rows.page(tx, self._destination.no, after, ROWS_LOOKED_AT)
+        keys = [key for key, state, _ in page if self._choice is None or self._choice(key, state)]
+        self._folds.expect(tx, keys)
+        self._chosen = self._chosen or bool(keys)
+        self._looked = page[-1][0] if len(page) == ROWS_LOOKED_AT else None
+
+    def _feed(self, tx: Tx, newest: int) -> None:
+        """Fold the next events of the log that the table takes: not held, not below the horizon."""
+        top = min(self._read + POSITIONS_A_STEP, newest)
+        found, self._read = log.read_table_up(tx, self._destination.no, self._read, top, BYTES_A_STEP)
+        events: dict[bytes, list[Event]] = {}
+        for event in (log.parse(each.event) for each in found):
+            if self._counts(event) and event.key_bytes > self.after:
+                events.setdefault(event.key_bytes, []).append(event)
+        for key_bytes, fresh in events.items():  # one row in memory at a time: its values may be large
+            fold = self._folds.find(tx, key_bytes)
+            if fold is None and self._choice is not None:
+                continue
+            fold = fold or RowFold(None)
+            for event in fresh:
+                _fold(fold, self._destination, event)
+            self._folds.save(tx, key_bytes, fold)
+
+    def _counts(self, event: Event) -> bool:
+        if event.hlc < self._entry.horizon or not event.key or not self._destination.resolves(event.key):
+            return False
+        return self._context.membership.judge(event.site, event.hlc) is None
+
+    def _restate(self, tx: Tx) -> bool:
+        page = self._folds.page(tx, self.after, BATCH_EVENTS, BYTES_A_STEP)
+        if not page:
+            return False
+        before = rows.load(tx, self._destination.no, [key_bytes for key_bytes, _ in page])
+        restated = []
+        for key_bytes, evidence in page:
+            key = key_values(self._destination, key_bytes)
+            if key is not None:
+                state, reason = before.get(key_bytes, (None, None))
+                fold = self._folded(state, evidence)
+                restated.append(Restated(key_bytes, key, state, reason, fold.state, fold.values))
+                _note_partial(self._context, tx, self._entry, self._destination, restated[-1])
+        # Rows are recomputed because events of theirs were taken back, and for no other reason.
+        restater = Restater(self._context, tx, self._entry, self._destination, taken_back=True)
+        self.rewritten += restater.write(restated)
+        self.after = page[-1][0]
+        return True
+
+    def _folded(self, state: RowState | None, evidence: RowFold) -> RowFold:
+        """What the log says of a row, on top of what is given."""
+        fold = RowFold(None if state is None else given(state, self._entry.horizon, self._context.membership))
+        found = evidence.state
+        if found.tombstone is not None:
+            fold.delete(found.tombstone)
+        if found.upsert is not None:
+            fold.upsert(found.upsert, {})
+        for name, rank in found.columns.items():
+            fold.upsert(rank, {name: evidence.values[name]})
+        return fold
+
+
+def abandon(context: Context, tx: Tx) -> None:
+    """The log lost events: what was read of it does not hold any more, and is begun again."""
+    context.work.clear()
+    for name in ("whole", "chosen"):
+        Folds(name).drop(tx)
 
 
 def given(state: RowState, horizon: Hlc, membership: Membership) -> RowState:
@@ -57,79 +169,11 @@ def given(state: RowState, horizon: Hlc, membership: Membership) -> RowState:
     return RowState(tombstone if tombstone is not None and stays(tombstone) else None, upsert, below)
 
 
-def applied_events(
-    tx: Tx, entry: TableEntry, destination: Destination, above: int, up_to: int
-) -> Iterator[tuple[int, Event]]:
-    """The events of the log that the table takes, newest position first: not held, not below the horizon."""
-    for each in log.read_table_within(tx, destination.no, above, up_to):
-        event = log.parse(each.event)
-        if event.hlc >= entry.horizon and event.key and destination.resolves(event.key):
-            yield each.position, event
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Rows that are rebuilt together: those from `low` to `high`, of which only `keys` where they are named."""
-
-    low: bytes
-    high: bytes
-    keys: frozenset[bytes] | None = None
-
-    def has(self, key_bytes: bytes) -> bool:
-        return self.low <= key_bytes <= self.high if self.keys is None else key_bytes in self.keys
-
-
-def _ranges(tx: Tx, table_no: int) -> Iterator[_Part]:
-    """Ranges of key bytes that hold `ROWS_AT_ONCE` rows each and cover all keys; the log may have more."""
-    low = b""
-    while len(page := rows.keys_after(tx, table_no, low, ROWS_AT_ONCE)) == ROWS_AT_ONCE:
-        yield _Part(low, page[-1])
-        low = page[-1] + b"\0"  # the next key in order
-    yield _Part(low, b"\xff")
-
-
-def _rebuild(context: Context, tx: Tx, entry: TableEntry, destination: Destination, part: _Part) -> int:
-    before = _stored(tx, destination.no, part)
-    folds = {
-        key_bytes: RowFold(given(state, entry.horizon, context.membership)) for key_bytes, (state, _) in before.items()
-    }
-    top = context.next_position
-    while top > 0:
-        bottom = max(top - POSITIONS_AT_ONCE, 0)
-        for _, event in applied_events(tx, entry, destination, bottom, top):
-            if part.has(event.key_bytes):
-                fold = folds.setdefault(event.key_bytes, RowFold(None))
-                _fold(fold, destination, event.rank, event)
-        top = bottom
-    restated = []
-    for key_bytes, fold in folds.items():
-        key = key_values(destination, key_bytes)
-        if key is not None:
-            state, reason = before.get(key_bytes, (None, None))
-            restated.append(Restated(key_bytes, key, state, reason, fold.state, fold.values))
-            _note_partial(context, tx, entry, destination, restated[-1])
-    restater = Restater(context, tx, entry, destination)
-    return sum(restater.write(restated[at : at + BATCH_EVENTS]) for at in range(0, len(restated), BATCH_EVENTS))
-
-
-def _stored(tx: Tx, table_no: int, part: _Part) -> dict[bytes, tuple[RowState, str | None]]:
-    if part.keys is not None:
-        return rows.load(tx, table_no, list(part.keys))
-    found: dict[bytes, tuple[RowState, str | None]] = {}
-    after = part.low[:-1]  # the last key of the part before
-    while page := rows.page(tx, table_no, after, BATCH_EVENTS):
-        found.update((key_bytes, (state, reason)) for key_bytes, state, reason in page if key_bytes <= part.high)
-        after = page[-1][0]
-        if after >= part.high:
-            break
-    return found
-
-
-def _fold(fold: RowFold, destination: Destination, rank: Rank, event: Event) -> None:
+def _fold(fold: RowFold, destination: Destination, event: Event) -> None:
     if event.columns is None:
-        fold.delete(rank)
+        fold.delete(event.rank)
     else:
-        fold.upsert(rank, destination.accepted(event.columns))
+        fold.upsert(event.rank, destination.accepted(event.columns))
 
 
 def key_values(destination: Destination, key_bytes: bytes) -> tuple[Any, ...] | None:
@@ -150,6 +194,7 @@ def _note_partial(context: Context, tx: Tx, entry: TableEntry, destination: Dest
     if moved or _lowered(each.before.upsert, after.upsert) or _lowered(each.before.tombstone, after.tombstone):
         sample = f"row {str(each.key)[:100]} was rebuilt, possibly without what lies below {tuple(entry.horizon)}"
         context.surface(tx, "partial", None, sample, table=entry.text)
+        each.partial = True
 
 
 def _lowered(before: Rank | None, after: Rank | None) -> bool:

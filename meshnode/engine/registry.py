@@ -15,8 +15,9 @@ from meshnode.limits import BATCH_EVENTS, KEY_COLUMNS, NAME_BYTES, PAYLOAD_COLUM
 from meshnode.model.event import is_reserved
 from meshnode.store import held, log, rows, watermarks
 from meshnode.store.database import Tx
+from meshnode.store.destinations import inspect, table_exists
 from meshnode.store.names import TableEntry
-from meshnode.store.tables import Destination, inspect, quote, table_exists
+from meshnode.store.tables import Destination, quote
 
 _TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_ ]{0,63}(?:\([0-9]{1,9}(?:, ?[0-9]{1,9})?\))?\Z")
 _CONSTRAINTS: Final = frozenset(

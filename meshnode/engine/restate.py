@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from meshnode.engine.context import Context
+from meshnode.engine.materialize import note_lost
 from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import Scalar
 from meshnode.model.hlc import Rank, hlc_of_rank
@@ -40,16 +41,23 @@ class Restated:
     reason: str | None  # why it was withheld
     after: RowState
     values: dict[str, Scalar] = field(default_factory=dict)
+    partial: bool = False  # possibly without values from below the horizon
 
 
 class Restater:
-    """Compares rows of one table with SQL and writes those that differ."""
+    """Compares rows of one table with SQL and writes those that differ.
 
-    def __init__(self, context: Context, tx: Tx, entry: TableEntry, destination: Destination) -> None:
+    `taken_back`: their clocks are others because events of theirs are not acceptable any more.
+    """
+
+    def __init__(
+        self, context: Context, tx: Tx, entry: TableEntry, destination: Destination, *, taken_back: bool = False
+    ) -> None:
         self._context = context
         self._tx = tx
         self._entry = entry
         self._table = destination
+        self._taken_back = taken_back
         self._columns = list(destination.columns.values())
         where = " AND ".join(f"{quote(column.name)} = ?" for column in destination.key)
         parts = ", ".join(_shown_sql(column) for column in self._columns) or "1"
@@ -65,17 +73,21 @@ class Restater:
 
     def write(self, restated: Sequence[Restated]) -> int:
         """Write what differs, the changes with it; returns how many rows of SQL were rewritten."""
-        writes: list[tuple[Restated, RowWrite, Shown | None]] = []
+        found: list[tuple[Restated, RowWrite, Shown | None]] = []
+        writes: list[RowWrite] = []
         for each in restated:
             shown = self.shown(each.key)
             fold = self._differs(each, shown)
             if fold is not None:
-                write = RowWrite(each.key_bytes, each.key, fold, _REBUILT if each.reason is None else each.reason)
-                writes.append((each, write, shown))
+                reason = _REBUILT if each.reason is None else each.reason
+                writes.append(RowWrite(each.key_bytes, each.key, fold, reason, lost=self._fill(each, fold)))
+                found.append((each, writes[-1], shown))
+            elif each.after != each.before:  # SQL shows the same null, of a column that is not cleared any more
+                found.append((each, RowWrite(each.key_bytes, each.key, self._fold(each, {})), shown))
         sites, barred = self._context.sites, self._context.barred
-        TableWriter(self._tx, self._context.env.sqlite, self._table, sites, barred).write([each[1] for each in writes])
-        self._save(restated, {write.key_bytes: write.reason for _, write, _ in writes})
-        noted = [row for each, write, shown in writes if (row := self._change(each, write, shown)) is not None]
+        TableWriter(self._tx, self._context.env.sqlite, self._table, sites, barred).write(writes)
+        self._save(restated, {write.key_bytes: write.reason for write in writes})
+        noted = [row for each, write, shown in found if (row := self._change(each, write, shown)) is not None]
         changes.append(self._tx, noted)
         return len(writes)
 
@@ -112,8 +124,6 @@ class Restater:
                 if self._is_suspect(shown, name) and hlc_of_rank(rank) >= self._entry.horizon:
                     lost[name] = rank
         values.update(recall(self._tx, self._context.sites, lost))
-        for name in after.columns:
-            values.setdefault(name, None)
         return self._fold(each, values)
 
     def _fold(self, each: Restated, values: dict[str, Scalar]) -> RowFold:
@@ -122,6 +132,12 @@ class Restater:
         fold.tombstone_moved = True
         fold.values = values
         return fold
+
+    def _fill(self, each: Restated, fold: RowFold) -> tuple[str, ...]:
+        """Null for the columns whose winning event is nowhere any more; which ones those are."""
+        lost = tuple(name for name in each.after.columns if name in self._table.columns and name not in fold.values)
+        fold.values = {**dict.fromkeys(each.after.columns), **fold.values}
+        return lost
 
     def _agrees(self, each: Restated, shown: Shown) -> bool:
         """Whether SQL shows this row; a value is compared with the log where it may be a new column's default."""
@@ -160,31 +176,46 @@ class Restater:
         if write.reason is not None:
             sample = f"row {str(write.key)[:100]} is withheld: {write.reason}"
             self._context.surface(self._tx, "withheld", None, sample, table=self._entry.text)
-        if write.reason is not None and each.after.exists:
-            op = changes.WITHHOLD if existed else None
-        elif not each.after.exists:
-            op = changes.DELETE if existed else None
-        else:
-            op = changes.UPSERT
-        if op is None:
+        op = self._operation(each, write)
+        exists = write.reason is None and each.after.exists
+        if not exists and not existed:
             return None
-        values, cleared = self._seen(each, write, shown or {}) if op == changes.UPSERT else ({}, [])
-        if op == changes.UPSERT and existed and shown is not None and not values and not cleared:
-            return None  # a default gave way to what nobody wrote: no reader of the table is shown either
         rank = each.after.upsert or each.after.tombstone or (each.before and each.before.upsert) or b""
-        change = RowChange(op, each.key_bytes, values, cleared, rank[16:32], *hlc_of_rank(rank))
+        change = RowChange(op, each.key_bytes, {}, [], rank[16:32], *hlc_of_rank(rank), each.partial, not exists)
+        if exists:
+            if write.lost:
+                note_lost(self._context, self._tx, self._table, write)
+            before = each.before if existed and each.before is not None else RowState()
+            change = self._seen(change, each, write, before, (existed and shown) or {})
+            told = change.values or change.cleared or change.unmaterialized
+            if existed and shown is not None and not told:
+                return None  # a default gave way to what nobody wrote: no reader of the table is shown either
         return changes.row(self._context.take_change(), self._table.no, change)
 
-    def _seen(self, each: Restated, write: RowWrite, shown: Shown) -> tuple[dict[str, Scalar], list[str]]:
-        """The columns that got another value, and those that have none any more."""
-        known, after = self._table.columns, each.after.columns
+    def _operation(self, each: Restated, write: RowWrite) -> str:
+        if write.reason is not None and each.after.exists:
+            return changes.WITHHOLD
+        if self._taken_back and each.after != each.before:
+            return changes.TAKEN_BACK
+        if not each.after.exists:
+            return changes.DELETE
+        return changes.SHOW if each.reason is not None and write.fold.existed else changes.UPSERT
+
+    def _seen(self, change: RowChange, each: Restated, write: RowWrite, before: RowState, shown: Shown) -> RowChange:
+        """The change with the columns that have another value than `shown`, and those that have none any more."""
+        known = self._table.columns
         values = {
             name: value
             for name, value in write.fold.values.items()
             if name in known and not (name in shown and _alike(value, shown[name][0]))
         }
-        before = each.before.columns if each.before is not None else {}
-        return values, sorted(name for name in before if name in known and name not in after)
+        cleared, unmaterialized = set(before.cleared(known)), set(before.unmaterialized(known))
+        return change._replace(
+            values=values,
+            cleared=[name for name in each.after.cleared(known) if name not in cleared],
+            partial=change.partial or bool(write.lost),
+            unmaterialized=tuple(name for name in each.after.unmaterialized(known) if name not in unmaterialized),
+        )
 
 
 def _shown_sql(column: Column) -> str:

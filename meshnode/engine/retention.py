@@ -5,7 +5,9 @@ eviction that was interrupted goes on with `pending`. Each row's winners stay fo
 withheld row's always stay: the row's values are nowhere else. Values and clocks of rows stay in any case; but a row
 that lost its winners to `everything`, and is withheld later, comes back without their values (surfaced as `partial`).
 
-**Rehydration** drops the horizon and asks every peer for the table: what comes is judged like any other event.
+**Rehydration** drops the horizon and asks every peer for the table: what comes is judged like any other event. What is
+still in the log from below is folded in again (`growth`): a table or a column that was made anew under the horizon
+lacks it, and a peer that offers it again offers a duplicate.
 
 **Compaction** takes out what no row can need any more; `merge/needed.py` has the proof that no state anywhere changes.
 It is off unless somebody asks for it, because of what it costs: the history of a row and whoever audits it, the duty of
@@ -22,7 +24,7 @@ from meshnode.engine.sweep import Row, Sweep
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.model.event import Event
 from meshnode.model.hlc import ZERO, Hlc
-from meshnode.store import history, reclaims, removed
+from meshnode.store import history, reclaims, removed, shapes
 from meshnode.store.database import Tx
 from meshnode.store.names import TableEntry
 
@@ -72,7 +74,10 @@ def rehydrate(context: Context, schema: str, name: str) -> int:
     with context.transaction() as tx:
         entry = _registered(context, tx, schema, name)
         context.tables.set_horizon(tx, entry, ZERO)
-        reclaims.finish(tx, context.tables.number(tx, entry))
+        number = context.tables.number(tx, entry)
+        reclaims.finish(tx, number)
+        shapes.refold_later(tx, number, context.next_position)
+        context.behind_schema = True
         return ask_again(context, tx, entry)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from meshnode import limits
 from meshnode.codec.cose_key import public_to_cose
+from meshnode.engine import takeback
 from meshnode.engine.context import Context
-from meshnode.engine.takeback import TakeBack
 from meshnode.model.frames import REQUEST_ID_BYTES, WHAT_SITE, WHAT_TABLE, Request, encode_frame
 from meshnode.model.member import Member, acceptable_beyond
 from meshnode.model.membership import Membership
@@ -22,11 +22,7 @@ def take_effect(context: Context, tx: Tx, before: Membership, after: Membership)
     _request_history(context, tx, _gained(before.by_site, after.by_site))
     lost = _gained(after.by_site, before.by_site)
     if lost:
-        taking = TakeBack(context, tx)
-        for site in lost:
-            member = after.by_site.get(site)
-            taking.site(site, member.spans() if member else [])
-        taking.finish()
+        takeback.begin(context, tx, lost)
 
 
 def _gained(old: dict[bytes, Member], new: dict[bytes, Member]) -> list[bytes]:

@@ -99,6 +99,8 @@ class Sweep:
             if data is None:
                 continue
             event = log.parse(data)
+            if self._context.membership.judge(event.site, event.hlc) is not None:
+                continue  # it is being taken back (profile §9), and what it supersedes will be needed
             key = event.key_bytes
             if key not in withheld:
                 withheld = {key: _is_withheld(tx, self._table_no, key)}

@@ -1,120 +1,159 @@
 """Taking back: events that the membership accepts no longer leave the log, and their rows are rebuilt (profile §9).
 
-One transaction with the records that decided it, so a node never shows rows that its keyring refuses. What a row keeps
-from below the horizon stays as given unless it is the signer's own; a row that the horizon cut is surfaced as partial.
+That it is due is committed with the records that decided it; from then on no such event comes in. What is short is done
+in the same transaction. The rest has small transactions of its own: first every such event leaves the log, then the
+rows whose clocks name one are rebuilt, each at once; a notice stands meanwhile, and the end is surfaced once per site.
+A process that ends in the middle goes on at its next start with what is still there.
+
+A row's clocks name the events that it stands on, so no row is missed: not one below a horizon either, which may stand
+on an event whose bytes are not in the log any more. What a row keeps from below the horizon stays as given unless it is
+the signer's own; a row that the horizon cut is surfaced as partial.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from meshnode.engine.context import Context
-from meshnode.engine.rebuild import rebuild_rows
-from meshnode.errors import CorruptStateError, EnvelopeError
+from meshnode.engine.rebuild import Rebuild, abandon
 from meshnode.limits import BATCH_EVENTS
 from meshnode.merge.rows import RowState
-from meshnode.model.hlc import ZERO, Rank, hlc_of_rank
-from meshnode.model.member import Span
-from meshnode.store import held, history, log, removed, rows, shapes, watermarks
+from meshnode.model.hlc import Rank, hlc_of_rank
+from meshnode.store import held, history, log, notices, removed, shapes, takebacks, watermarks
 from meshnode.store.database import Tx
+from meshnode.store.names import TableEntry
 
-KEYS_AT_ONCE: Final = 100_000  # rows of one table named one by one; for more the whole table is rebuilt
+STEPS_AT_ONCE: Final = 12  # steps made in the transaction that decides; the rest has transactions of its own
+EVENTS_A_STEP: Final = BATCH_EVENTS  # events that one step takes out of the log
+TAKING_BACK: Final = "taking-back"  # a notice that stands while it lasts
+_WORK: Final = "take back"
 
 
-class TakeBack:
-    """Collects what several sites lose by one change of the membership, then rebuilds each table once."""
-
-    def __init__(self, context: Context, tx: Tx) -> None:
-        self._context = context
-        self._tx = tx
-        self._keys: dict[int, set[bytes] | None] = defaultdict(set)
-        self._counts: dict[bytes, int] = {}
-
-    def site(self, site: bytes, spans: Sequence[Span]) -> None:
-        """Remove the events of `site` in none of `spans`, and let its groups go on without them."""
-        number = self._context.sites.find(self._tx, site)
-        if number is None:
+def begin(context: Context, tx: Tx, sites: Sequence[bytes]) -> None:
+    """Some of what these sites wrote is no longer acceptable: take it back, in this transaction if that is short."""
+    abandon(context, tx)
+    takebacks.start(tx, sites)
+    context.taking_back = True
+    for _ in range(STEPS_AT_ONCE):
+        if not step(context, tx):
             return
-        for outside in history.complement(spans):
-            taken = 0
-            while found := history.events_within(self._tx, number, outside, BATCH_EVENTS):
-                taken += len(found)
-                self._remove(number, found)
-            self._counts[site] = self._counts.get(site, 0) + taken
-        self._find_given(site)
-        self._release(site, number)
+    for site in sites:
+        if not notices.stands(tx, TAKING_BACK, site):
+            sample = "events that are no longer acceptable are being taken back: until then rows may still show them"
+            context.surface(tx, TAKING_BACK, site, sample)
 
-    def finish(self) -> None:
-        """Rebuild what was touched and surface each site once, with its count."""
-        for table_no, keys in self._keys.items():
-            self._rebuild(table_no, keys)
-        for site, taken in self._counts.items():
+
+def step(context: Context, tx: Tx) -> bool:
+    """One bounded step of what is due; whether there may be more."""
+    if not context.taking_back:
+        return False
+    work = context.work.get(_WORK)
+    if not isinstance(work, _TakeBack):
+        work = context.work[_WORK] = _TakeBack(context)
+    if work.step(tx):
+        return True
+    del context.work[_WORK]
+    context.taking_back = False
+    return False
+
+
+class _TakeBack:
+    """What is left to do, found anew after a restart and after a transaction that failed."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._sites: frozenset[bytes] = frozenset()
+        self._left: list[TableEntry] | None = None  # tables whose rows are to be looked at; None: the log comes first
+        self._rebuild: Rebuild | None = None
+
+    def step(self, tx: Tx) -> bool:
+        """One bounded step; whether there is more."""
+        if self._left is None:
+            if self._remove_some(tx):
+                return True
+            self._sites = frozenset(takebacks.pending(tx))
+            self._left = [entry for entry in self._context.tables.registered(tx) if entry.no is not None]
+        if self._left:
+            if not self._rebuild_some(tx, self._left[0]):
+                self._rebuild = None
+                del self._left[0]
+            return True
+        self._finish(tx)
+        return False
+
+    # --- the log
+
+    def _remove_some(self, tx: Tx) -> bool:
+        """Take the next events out; whether there were any."""
+        for site in takebacks.pending(tx):
+            number = self._context.sites.find(tx, site)
+            if number is None:
+                continue  # nothing is stored about it
+            member = self._context.membership.by_site.get(site)
+            for outside in history.complement(member.spans() if member else []):
+                found = history.events_within(tx, number, outside, EVENTS_A_STEP)
+                if found:
+                    _remove(tx, number, found)
+                    takebacks.count(tx, site, len(found))
+                    return True
+        return False
+
+    # --- the rows
+
+    def _rebuild_some(self, tx: Tx, entry: TableEntry) -> bool:
+        """One step of one table; whether there is more of it."""
+        destination = self._context.destination(tx, entry)
+        if destination is None:  # a table that cannot be used now is rebuilt as a whole once it can be
+            assert entry.no is not None
+            shapes.recompute_later(tx, entry.no, self._context.next_position)
+            return False
+        if self._rebuild is None or not self._rebuild.fits(entry, destination):
+            self._rebuild = Rebuild(self._context, tx, entry, destination, self._stands_on_what_went)
+        return self._rebuild.step(tx)
+
+    def _stands_on_what_went(self, _key_bytes: bytes, state: RowState) -> bool:
+        judge = self._context.membership.judge
+        return any(
+            rank[16:32] in self._sites and judge(rank[16:32], hlc_of_rank(rank)) is not None for rank in _ranks(state)
+        )
+
+    # --- the end
+
+    def _finish(self, tx: Tx) -> None:
+        """Let the groups of the sites go on, and surface each site once, with its count."""
+        for site, taken in takebacks.pending(tx).items():
+            number = self._context.sites.find(tx, site)
+            if number is not None:
+                self._release(tx, site, number)
             if taken:
                 sample = f"{taken} events that are no longer acceptable were taken back"
-                self._context.surface(self._tx, "taken-back", site, sample)
+                self._context.surface(tx, "taken-back", site, sample)
+            notices.end(tx, TAKING_BACK, site)
+        takebacks.finish(tx)
 
-    def _remove(self, site_no: int, found: Sequence[history.Found]) -> None:
-        held_bytes: defaultdict[int, list[int]] = defaultdict(list)
-        for position, table_no, state, data in found:
-            if state == log.HELD:
-                held_bytes[table_no].append(len(data))
-            elif state == log.APPLIED:
-                self._touch(table_no, _key_of(position, data))
-        for table_no, sizes in held_bytes.items():
-            held.remove_held(self._tx, site_no, table_no, len(sizes), sum(sizes))
-        positions = [each[0] for each in found]
-        log.remove(self._tx, positions)
-        removed.record(self._tx, positions, removed.TAKEN_BACK)
-
-    def _touch(self, table_no: int, key_bytes: bytes) -> None:
-        keys = self._keys[table_no]
-        if keys is not None:
-            keys.add(key_bytes)
-            if len(keys) > KEYS_AT_ONCE:
-                self._keys[table_no] = None
-
-    def _find_given(self, site: bytes) -> None:
-        """Below a horizon a row may stand on an event of the site whose bytes are not in the log any more."""
-        judge = self._context.membership.judge
-        for entry in self._context.tables.registered(self._tx):
-            if entry.no is None or entry.horizon == ZERO:
-                continue
-            after = b""
-            while page := rows.page(self._tx, entry.no, after, BATCH_EVENTS):
-                for key_bytes, state, _ in page:
-                    if any(rank[16:32] == site and judge(site, hlc_of_rank(rank)) for rank in _ranks(state)):
-                        self._touch(entry.no, key_bytes)
-                after = page[-1][0]
-
-    def _release(self, site: bytes, site_no: int) -> None:
+    def _release(self, tx: Tx, site: bytes, site_no: int) -> None:
         """An interval of rejected events ends where they would not be accepted any more (profile §6)."""
         judge = self._context.membership.judge
-        groups = watermarks.of_site(self._tx, site_no)
+        groups = watermarks.of_site(tx, site_no)
         for group in groups:
             group.forgive(lambda hlc: judge(site, hlc) is not None)
-            group.advance(held=held.has_held(self._tx, site_no, group.table_no))
-        watermarks.save(self._tx, [each for each in groups if each.changed])
-
-    def _rebuild(self, table_no: int, keys: set[bytes] | None) -> None:
-        if keys is not None and not keys:
-            return
-        schema, name = self._tx.execute("SELECT schema, name FROM meshnode_tables WHERE no = ?", (table_no,)).fetchone()
-        entry = self._context.tables.entry(self._tx, schema, name)
-        destination = self._context.destination(self._tx, entry)
-        if destination is not None:
-            rebuild_rows(self._context, self._tx, entry, destination, keys)
-        else:  # a table that cannot be used now is rebuilt as a whole once it can be
-            shapes.recompute_later(self._tx, table_no, self._context.next_position)
+        watermarks.save(tx, [each for each in groups if each.changed])
+        watermarks.advance_site(tx, site_no)
 
 
-def _ranks(state: RowState) -> list[Rank]:
-    return [rank for rank in (state.tombstone, state.upsert, *state.columns.values()) if rank is not None]
+def _remove(tx: Tx, site_no: int, found: Sequence[history.Found]) -> None:
+    held_sizes: defaultdict[int, list[int]] = defaultdict(list)
+    for _, table_no, state, size in found:
+        if state == log.HELD:
+            held_sizes[table_no].append(size)
+    for table_no, sizes in held_sizes.items():
+        held.remove_held(tx, site_no, table_no, len(sizes), sum(sizes))
+    positions = [each[0] for each in found]
+    log.remove(tx, positions)
+    removed.record(tx, positions, removed.TAKEN_BACK)
 
 
-def _key_of(position: int, data: bytes) -> bytes:
-    try:
-        return log.parse(data).key_bytes
-    except EnvelopeError as error:
-        raise CorruptStateError(f"the event at log position {position} cannot be read: {error}") from error
+def _ranks(state: RowState) -> Iterable[Rank]:
+    return {rank for rank in (state.tombstone, state.upsert, *state.columns.values()) if rank is not None}

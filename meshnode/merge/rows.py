@@ -38,6 +38,14 @@ class RowState:
         """Whether the highest existence event is an upsert (SSP/1 §13.2)."""
         return self.upsert is not None
 
+    def cleared(self, names: Iterable[str]) -> list[str]:
+        """Of these columns, those that a delete cleared and nothing wrote since: a null with a clock (profile §5)."""
+        return [] if self.tombstone is None else [name for name in names if name not in self.columns]
+
+    def unmaterialized(self, names: Iterable[str]) -> list[str]:
+        """Of these columns, those that nothing ever wrote or cleared: no value, and no clock (SSP/1 §13.6)."""
+        return [] if self.tombstone is not None else [name for name in names if name not in self.columns]
+
     def pack(self) -> bytes:
         """The stored form: each rank once, with the columns that it won."""
         upsert = self.upsert
@@ -75,14 +83,13 @@ class RowState:
 class RowFold:
     """Folds any number of events into one row; afterwards says what differs from before."""
 
-    __slots__ = ("_upsert_before", "cleared", "existed", "partial_from", "state", "tombstone_moved", "values")
+    __slots__ = ("_upsert_before", "cleared", "existed", "state", "tombstone_before", "tombstone_moved", "values")
 
     def __init__(self, state: RowState | None) -> None:
         self.state = RowState() if state is None else state
         self._upsert_before = self.state.upsert
         self.existed = self._upsert_before is not None
-        self.partial_from = self.state.tombstone
-        """The tombstone before; a resurrection above it is partial where the horizon passed it (SSP/1 §13.4)."""
+        self.tombstone_before = self.state.tombstone
         self.tombstone_moved = False
         self.values: dict[str, Scalar] = {}
         """Columns that a folded event won, with its value."""
@@ -134,7 +141,7 @@ class RowFold:
     @property
     def resurrected(self) -> bool:
         """Whether a row that had been deleted exists again."""
-        return self.state.exists and not self.existed and self.partial_from is not None
+        return self.state.exists and not self.existed and self.tombstone_before is not None
 
 
 def fold(state: RowState | None, events: Iterable[tuple[Rank, Mapping[str, Any] | None]]) -> RowFold:

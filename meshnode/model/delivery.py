@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from meshnode.model.frames import Answered, Batch, Records, WatermarkEntry
 from meshnode.model.hlc import ZERO, Hlc
@@ -13,6 +13,17 @@ PATH: Final = "quic"
 
 Content: TypeAlias = Batch | Records | Answered
 """A numbered frame of the event stream."""
+
+
+GroupName: TypeAlias = tuple[bytes, str, str]
+"""Authoring site, schema and table: the unit of watermarks (profile §1)."""
+
+
+class Told(NamedTuple):
+    """How far a peer said that it has applied a group, and when it said so."""
+
+    hlc: Hlc
+    told_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ class Connection:
         self._owner = owner
         self._config = config
         self._loop = asyncio.get_running_loop()
+        self.begun = self._loop.time()
         self.pulse = Pulse(quic, self._wake, config.keep_alive_s)
         self._driver = Driver(quic, send=owner.send, wake=self._wake, broken=self.abandon)
         self._deadline: asyncio.TimerHandle | None = None

@@ -62,7 +62,11 @@ class LinkRegistry:
             self._make_live(link)
             return
         keep = decide(
-            self._own_site, link.site, older_opened_by_us=older.opened_by_us, newer_opened_by_us=link.opened_by_us
+            self._own_site,
+            link.site,
+            older_opened_by_us=older.opened_by_us,
+            newer_opened_by_us=link.opened_by_us,
+            overlapping=link.connection.begun < older.begun,
         )
         if keep is Keep.NEWER:
             self._replace(older, link)

@@ -56,6 +56,7 @@ class Link:
         self.on_closed: Callable[[CloseCode | None, str, bool], None] = lambda code, reason, local: None
         self.on_live: Callable[[], None] = lambda: None
         self.ending: Ending | None = None
+        self.begun = asyncio.get_running_loop().time()  # both ends have authenticated each other
         self.live = False
         self._connection = connection
         self._on_admitted = on_admitted

@@ -21,6 +21,7 @@ from meshnode.node.views import (
     Receipt,
     RetentionReport,
     RowChange,
+    RowExplanation,
     RowView,
     Status,
     TableDigest,
@@ -71,6 +72,13 @@ class Operations(Protocol):
 
     async def get(self, table: str, key: Values) -> RowView | None:
         """One live row."""
+        ...
+
+    async def explain(self, table: str, key: Values) -> RowExplanation | None:
+        """Which write every column of one row comes from, and why the row is there or not; None for one never heard of.
+
+        It tells written, cleared and unmaterialized columns apart, of deleted and withheld rows as well (profile §5).
+        """
         ...
 
     async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:

@@ -157,6 +157,8 @@ class DialPlan:
 
     def succeeded(self, attempt: Attempt, address: Address, site: bytes, now: float) -> None:
         """An attempt ended in a link: the address goes to the front of those to try next time."""
+        if address in self._targets:  # a static one, whichever target it was dialed for
+            self._site_of[address] = site
         if isinstance(attempt.target, Address):
             self._site_of[attempt.target] = site
         known = self._targets.get(site)

@@ -16,7 +16,7 @@ from typing import Protocol
 from meshnode.engine.offer import Filter
 from meshnode.errors import CloseCode, CorruptStateError, MeshError, ProtocolError
 from meshnode.limits import HANDSHAKE_S
-from meshnode.model.delivery import Advanced, Committed, LinkState, OutboundStream, StagedFrame
+from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
 from meshnode.model.frames import Hello, Request
 from meshnode.net.link import Link
 from meshnode.sync.effects import (
@@ -39,6 +39,7 @@ from meshnode.sync.effects import (
 from meshnode.sync.session import Session
 
 NOTICE_PAUSE_S = 1.0  # seconds between two writes of what one link surfaced
+TOLD_PAUSE_S = 10.0  # seconds between two writes of the watermarks that one peer told; memory knows them at once
 
 logger = logging.getLogger("meshnode.node")
 
@@ -65,6 +66,8 @@ class Jobs(Protocol):
     async def surface_all(self, peer: bytes, noticed: Mapping[str, tuple[int, str]]) -> None: ...
 
     async def heard(self, peer: bytes, hello: Hello, clock_offset_ms: int) -> None: ...
+
+    async def told(self, peer: bytes, told: Mapping[GroupName, Told], *, anew: bool) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,8 @@ class PeerDriver:
         self._now_ms = now_ms
         self._noticed: dict[str, tuple[int, str]] = {}  # kind to how often and the last text, not stored yet
         self._noting = False
+        self._telling = False  # what the peer told is being stored
+        self._told_before = False  # something that it told on this link is stored
         self._over = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -180,6 +185,7 @@ class PeerDriver:
                 case PeerBye(_, reason):
                     self.farewell = reason
                 case PeerWatermarks():
+                    self._keep_told()
                     self._hooks.moved(self)
                 case PeerHello():
                     self._greet(effect)
@@ -267,6 +273,23 @@ class PeerDriver:
                 async with asyncio.timeout(NOTICE_PAUSE_S):
                     await self._over.wait()
         self._noting = False
+
+    # --- watermarks of the peer
+
+    def _keep_told(self) -> None:
+        """Store what the peer told now and then: evidence for people, which the next start still has."""
+        if not self._telling:
+            self._telling = True
+            self._spawn(self._store_told())
+
+    async def _store_told(self) -> None:
+        while told := self.session.take_told():
+            anew, self._told_before = not self._told_before, True
+            await self._jobs.told(self.peer, told, anew=anew)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TOLD_PAUSE_S):
+                    await self._over.wait()
+        self._telling = False
 
     # --- time and tasks
 

@@ -12,8 +12,9 @@ from meshnode.engine.engine import Engine
 from meshnode.engine.invites import Admission
 from meshnode.engine.membership import accept_introduction_untrusted, introduction_of
 from meshnode.engine.offer import Filter
+from meshnode.engine.told import keep_told_untrusted
 from meshnode.errors import CloseCode
-from meshnode.model.delivery import PATH, Advanced, Committed, LinkState, OutboundStream, StagedFrame
+from meshnode.model.delivery import PATH, Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
 from meshnode.model.frames import Hello, Request
 from meshnode.model.pairing import Proof
 from meshnode.model.scope import Scope
@@ -132,9 +133,14 @@ class StoreJobs:
 
         def store(context: Context, tx: Tx) -> None:
             now_ms = context.env.wall_ms()
-            peers.heard(tx, peers.PeerRow(peer, hello.name, hello.software, now_ms, clock_offset_ms))
+            row = peers.PeerRow(peer, hello.name, hello.software, now_ms, clock_offset_ms)
+            peers.heard(tx, row, Scope(tuple(hello.scope)))
 
         await self._transact(store)
+
+    async def told(self, peer: bytes, told: Mapping[GroupName, Told], *, anew: bool) -> None:
+        """Keep what watermarks said."""
+        await self._transact(lambda context, tx: keep_told_untrusted(context, tx, peer, told, anew=anew))
 
     async def worked(self, site: bytes, address: str) -> None:
         """Keep an address that led to a member (profile §11)."""

@@ -1,14 +1,56 @@
-"""What a node keeps of its past, driven from the event loop: sweeps a step at a time, so that other work goes on."""
+"""What a node keeps of its past, driven from the event loop: sweeps a step at a time, so that other work goes on.
+
+And what it does by itself, at its start and for as long as it runs: it finishes what an earlier run did not.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+
 from meshnode.engine import retention
 from meshnode.engine.engine import Engine
+from meshnode.engine.forget import go_on_erasing
 from meshnode.engine.sweep import Sweep
+from meshnode.errors import MeshError
+from meshnode.limits import ERASURE_AGAIN_S, ERASURE_WAIT_MS, SCHEMA_LOOK_S
 from meshnode.model.hlc import Hlc
 from meshnode.node import reading
 from meshnode.node.storage import Storage
 from meshnode.node.views import RetentionReport, parse_table, table_text
+from meshnode.store.traces import EMPTY_WAL, erasure_due
+
+LOG = logging.getLogger("meshnode.node")
+
+
+async def keep_house(storage: Storage) -> None:
+    """Until it is cancelled.
+
+    Every read notices a schema that the application changed; while nothing else happens, the one here does.
+    """
+    loop = asyncio.get_running_loop()
+    await finish_erasure(storage)
+    await finish_evictions(storage)
+    again = loop.time()
+    while True:
+        await asyncio.sleep(SCHEMA_LOOK_S)
+        try:
+            due = await storage.read(erasure_due)
+        except MeshError as error:
+            LOG.warning("the database cannot be read for now: %s", error)
+            continue
+        if due is not None and (due == EMPTY_WAL or loop.time() >= again):
+            await finish_erasure(storage)
+            again = loop.time() + ERASURE_AGAIN_S
+
+
+async def finish_erasure(storage: Storage) -> None:
+    """Remove from the files what a forgetting that was cut short, or had a reader in its way, left there."""
+    try:
+        if await storage.read(erasure_due) is not None:
+            await storage.write(lambda engine: go_on_erasing(engine.context, ERASURE_WAIT_MS))
+    except MeshError as error:
+        LOG.warning("traces of a forgotten row wait to be removed: %s", error)
 
 
 async def evict(storage: Storage, table: str, before_ms: int, *, everything: bool) -> RetentionReport:
@@ -26,8 +68,11 @@ async def evict(storage: Storage, table: str, before_ms: int, *, everything: boo
 
 async def finish_evictions(storage: Storage) -> None:
     """Go on with the evictions that an earlier run of the node did not bring to their end."""
-    for entry, sweep in await storage.write(lambda engine: retention.pending(engine.context)):
-        await _reclaim(storage, entry.schema, entry.name, sweep)
+    try:
+        for entry, sweep in await storage.write(lambda engine: retention.pending(engine.context)):
+            await _reclaim(storage, entry.schema, entry.name, sweep)
+    except MeshError as error:
+        LOG.warning("evictions wait for the next start: %s", error)
 
 
 async def compact(storage: Storage, table: str | None) -> RetentionReport:

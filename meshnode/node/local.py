@@ -21,12 +21,14 @@ from meshnode.limits import INVITE_TTL_MS
 from meshnode.model.event import Event
 from meshnode.model.membership import Membership
 from meshnode.model.site import mesh_tag, short_text, site_text
-from meshnode.node import keeping, reading
+from meshnode.node import following, keeping, reading
 from meshnode.node.api import ROWS_PER_PAGE
 from meshnode.node.checking import check_report
+from meshnode.node.explaining import explanation
+from meshnode.node.groups import GROUPS_SHOWN
 from meshnode.node.home import Home
 from meshnode.node.jsonvalues import checked_value
-from meshnode.node.peering import Heard, peer_views, wait_result
+from meshnode.node.peering import Heard, Mesh, lagging_now, peer_views, read_mesh, wait_result
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.transaction import Transaction
 from meshnode.node.views import (
@@ -40,6 +42,7 @@ from meshnode.node.views import (
     Receipt,
     RetentionReport,
     RowChange,
+    RowExplanation,
     RowView,
     Status,
     TableDigest,
@@ -54,7 +57,7 @@ from meshnode.store.database import Tx
 
 T = TypeVar("T")
 
-CHANGE_PAGE = 256  # changes read at a time
+CHANGE_PAGE = 256  # changes, or rows, read at a time for one subscriber
 POLL_S = 0.2  # between two looks at a database that another process writes
 SOFTWARE = f"meshnode/{version('meshnode')}"
 
@@ -77,11 +80,13 @@ class LocalNode:
 
     async def status(self) -> Status:
         """How the node is; `running` is false here."""
-        return await self.storage.read(self._status)
+        heard = self._heard()  # of the event loop: what is read runs on another thread
+        return await self.storage.read(lambda tx: self._status(tx, heard))
 
     async def peers(self) -> list[PeerView]:
         """The other members."""
-        return await self.storage.read(self._peer_views)
+        heard = self._heard()
+        return await self.storage.read(lambda tx: peer_views(self._mesh(tx, heard)))
 
     async def tables(self) -> list[TableView]:
         """The registered tables, by name."""
@@ -91,6 +96,11 @@ class LocalNode:
         """One live row."""
         schema, name = parse_table(table)
         return await self.storage.read(lambda tx: reading.one_row(tx, schema, name, _checked(key)))
+
+    async def explain(self, table: str, key: Values) -> RowExplanation | None:
+        """Why one row is as it is."""
+        schema, name = parse_table(table)
+        return await self.storage.read(lambda tx: explanation(tx, schema, name, _checked(key)))
 
     async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:
         """Live rows in key-bytes order."""
@@ -118,22 +128,15 @@ class LocalNode:
         named = None if table is None else table_text(*parse_table(table))
         if named is not None and named not in {view.table for view in await self.tables()}:
             raise NotFoundError(f"table {named!r} is not registered: add it first")
-        newest = await self.storage.read(queries.last_change)
-        at = newest if since is None else since
-        if at > newest:
-            at = -1  # a number of another, newer copy of this node: everything may be news, and nothing goes beyond it
-        if not await self.storage.read(lambda tx: reading.is_kept(tx, at)):
-            at, rows = await self.storage.read(lambda tx, at=at: reading.whole_state(tx, at, named))  # type: ignore[misc]
-            for row in rows:
-                yield row
+        place = await self.storage.read(lambda tx: following.begin(tx, since))
         while not self._ended():
-            rung = self.storage.changed.listen()
-            page = await self.storage.read(lambda tx, at=at: reading.change_page(tx, at, CHANGE_PAGE))  # type: ignore[misc]
+            rung, before = self.storage.changed.listen(), place
+            page, place = await self.storage.read(
+                lambda tx, at=place: following.read_on(tx, at, named, CHANGE_PAGE)  # type: ignore[misc]
+            )
             for change in page:
-                at = change.seq
-                if named in (None, change.table):
-                    yield change
-            if not page:
+                yield change
+            if place == before:
                 await self.storage.changed.wait(rung, self._poll_s())
 
     # --- writing
@@ -254,13 +257,13 @@ class LocalNode:
             raise UsageError("there is nothing to write")
         return _receipt(table, await self._write(lambda engine: engine.write(changes)))
 
-    def _peer_views(self, tx: Tx) -> list[PeerView]:
-        own = meta.read_bytes(tx, meta.SITE)
-        return peer_views(tx, self._membership(tx), own, self._heard())
+    def _mesh(self, tx: Tx, heard: Mapping[bytes, Heard]) -> Mesh:
+        return read_mesh(tx, self._membership(tx), meta.read_bytes(tx, meta.SITE), heard)
 
-    def _status(self, tx: Tx) -> Status:
-        site = meta.read_bytes(tx, meta.SITE)
-        member = self._membership(tx).by_site.get(site)
+    def _status(self, tx: Tx, heard: Mapping[bytes, Heard]) -> Status:
+        mesh = self._mesh(tx, heard)
+        site, member = mesh.own, mesh.membership.by_site.get(mesh.own)
+        lagging = lagging_now(mesh)
         tables = reading.table_views(tx)
         events, waiting = queries.event_counts(tx)
         return Status(
@@ -271,7 +274,7 @@ class LocalNode:
             mesh_tag=mesh_tag(meta.read_bytes(tx, meta.MESH_ID)).hex(),
             home=str(self.home.path),
             database=str(self.home.database_path),
-            peers=self._peer_views(tx),
+            peers=peer_views(mesh),
             role=member.role if member else "none",
             retired=member is not None and member.cutoff is not None,
             software=SOFTWARE,
@@ -283,6 +286,8 @@ class LocalNode:
             waiting=queries.held_tables(tx) if waiting else {},
             open_invites=invites.open_count(tx, wall_ms()),
             notices=reading.notice_views(tx),
+            lagging=lagging[:GROUPS_SHOWN],
+            lagging_more=max(len(lagging) - GROUPS_SHOWN, 0),
         )
 
 
@@ -292,6 +297,8 @@ async def open_local(home: Home, *, writing: bool) -> AsyncIterator[LocalNode]:
     key = home.site_key() if writing else None
     storage = await asyncio.to_thread(Storage.open, home.database_path, key)
     try:
+        if writing:
+            await keeping.finish_erasure(storage)
         yield LocalNode(home, storage)
     finally:
         await storage.close()

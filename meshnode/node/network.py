@@ -137,10 +137,10 @@ class Network:
 
     @property
     def heard(self) -> dict[bytes, Heard]:
-        """What is known of each peer beyond the database."""
+        """What is known of each peer beyond the database, as it is now: any thread may read it."""
         for driver in self._live():
             self._remember(driver)
-        return self._heard
+        return dict(self._heard)
 
     # --- what the node tells
 
@@ -343,8 +343,8 @@ class Network:
             address=driver.link.remote_address,
             opened_by_us=driver.link.opened_by_us,
             note="",
-            told=driver.session.peer_watermarks,
-            allows=driver.offered.scope.contains,
+            told=dict(driver.session.peer_watermarks),
+            allows=driver.offered.scope.contains if driver.session.hello is not None else None,
         )
 
     def _notice(self, kind: str, site: bytes | None, text: str) -> None:

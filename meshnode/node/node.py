@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -16,15 +15,15 @@ import msgspec
 
 from meshnode.engine.engine import Engine
 from meshnode.engine.links import note_scope
-from meshnode.errors import BusyError, CloseCode, ConfigError, MeshError, ProtocolError
-from meshnode.limits import INVITE_TTL_MS, SCHEMA_LOOK_S
+from meshnode.errors import BusyError, CloseCode, ConfigError, ProtocolError
+from meshnode.limits import INVITE_TTL_MS
 from meshnode.model.membership import Membership
 from meshnode.model.scope import Scope
 from meshnode.node.bell import Bell
 from meshnode.node.config import Config
 from meshnode.node.founding import found
 from meshnode.node.home import Home, default_home
-from meshnode.node.keeping import finish_evictions
+from meshnode.node.keeping import keep_house
 from meshnode.node.local import SOFTWARE, LocalNode, addresses_of
 from meshnode.node.lock import LOCK_WAIT_S, HomeLock, lock_alone
 from meshnode.node.network import Network
@@ -35,8 +34,6 @@ from meshnode.node.views import InviteView, Status, WaitResult
 from meshnode.store.database import Tx
 
 T = TypeVar("T")
-
-LOG = logging.getLogger("meshnode.node")
 
 WAIT_LOOK_S = 1.0  # seconds at most between two looks of `wait`
 
@@ -69,7 +66,7 @@ class Node(LocalNode):
         self._closed = asyncio.Event()
         self._last_heard: Mapping[bytes, Heard] = {}
         self._switching = asyncio.Lock()
-        self._reclaiming: asyncio.Task[None] | None = None
+        self._housekeeping: asyncio.Task[None] | None = None
 
     # --- life
 
@@ -113,15 +110,15 @@ class Node(LocalNode):
         await self.storage.write(lambda engine: note_scope(engine.context, self._settings.scope))
         self._started_ms = wall_ms()
         await self._connect()
-        self._reclaiming = asyncio.create_task(self._keep_house(), name="meshnode-house")
+        self._housekeeping = asyncio.create_task(keep_house(self.storage), name="meshnode-house")
         if not self._settings.publishing:
             await self._warn_of_copy()
 
     async def _shut(self) -> None:
         self._closed.set()
-        if self._reclaiming is not None:
-            self._reclaiming.cancel()
-            await asyncio.wait([self._reclaiming])
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+            await asyncio.wait([self._housekeeping])
         await self._disconnect()
         if self._storage is not None:
             self._storage.changed.ring()
@@ -139,21 +136,6 @@ class Node(LocalNode):
         if network is not None:
             self._last_heard = {site: replace(each, linked=False) for site, each in network.heard.items()}
             await network.stop(CloseCode.SHUTTING_DOWN, "shutting down")
-
-    async def _keep_house(self) -> None:
-        await self._finish_evictions()
-        while True:  # every read notices a schema that the application changed; while nothing happens this one does
-            await asyncio.sleep(SCHEMA_LOOK_S)
-            try:
-                await self.storage.read(lambda _tx: None)
-            except MeshError as error:
-                LOG.warning("the database cannot be read for now: %s", error)
-
-    async def _finish_evictions(self) -> None:
-        try:
-            await finish_evictions(self.storage)
-        except MeshError as error:
-            LOG.warning("evictions wait for the next start: %s", error)
 
     async def _warn_of_copy(self) -> None:
         """The database was copied or restored alone (profile §8): say so, and offer nothing until somebody chose."""

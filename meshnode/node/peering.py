@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from meshnode.engine.offer import everything
 from meshnode.errors import CorruptStateError
-from meshnode.model.delivery import PATH
-from meshnode.model.hlc import Hlc
+from meshnode.model.delivery import PATH, GroupName, Told
+from meshnode.model.hlc import ZERO, Hlc
 from meshnode.model.member import Member
 from meshnode.model.membership import Membership
 from meshnode.model.site import short_text, site_text
-from meshnode.node.views import BehindView, PeerView, WaitResult
-from meshnode.store import peers
-from meshnode.store.backlog import Allows, Backlog, Told, backlog, groups_ahead, groups_rejected, sites_ahead
+from meshnode.node.groups import PeerGroups, lagging_views, peer_groups
+from meshnode.node.views import BehindView, LaggingView, PeerView, WaitResult
+from meshnode.store import peers, told, watermarks
+from meshnode.store.backlog import Allows, Backlog, backlog, groups_ahead, groups_rejected, sites_ahead
 from meshnode.store.database import Tx
-
-
-def _everything(_schema: str, _table: str) -> bool:
-    return True
+from meshnode.store.lagging import lagging
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +28,67 @@ class Heard:
     address: str | None = None
     opened_by_us: bool | None = None
     note: str = ""
-    told: Told = field(default_factory=dict)  # its watermarks
+    told: Mapping[GroupName, Told] = field(default_factory=dict)  # its watermarks on the last link; else those on disk
     newest: Hlc | None = None  # its newest own event, as its hello said
-    allows: Allows = _everything  # what it asked for
+    allows: Allows | None = None  # what it asked for; None: as its last hello on disk has it
 
 
-def peer_views(tx: Tx, membership: Membership, own: bytes, heard: Mapping[bytes, Heard]) -> list[PeerView]:
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """What views of the other members are made of: one snapshot of the store, and what a running node heard."""
+
+    tx: Tx
+    membership: Membership
+    own: bytes
+    heard: Mapping[bytes, Heard]
+    rows: Mapping[bytes, peers.PeerRow]
+    applied: Mapping[GroupName, Hlc]  # our watermarks
+    told: Mapping[bytes, Mapping[GroupName, Told]]  # by peer, of members' groups
+
+    def name_of(self, site: bytes) -> str:
+        """What people call a site."""
+        row, member = self.rows.get(site), self.membership.by_site.get(site)
+        return row.name if row else member.name if member else short_text(site)
+
+    def others(self) -> list[Member]:
+        """The other members in site order."""
+        return [member for member in self.membership.members() if member.site != self.own]
+
+
+def read_mesh(tx: Tx, membership: Membership, own: bytes, heard: Mapping[bytes, Heard]) -> Mesh:
+    """Read what all views share."""
+    words = {}
+    for site in membership.by_site:
+        on_link = heard[site].told if site in heard else {}
+        words[site] = {
+            group: word
+            for group, word in (on_link or told.of_peer(tx, site)).items()
+            if membership.key_of(group[0]) is not None  # a claim about an invented site tells nothing
+        }
+    words.pop(own, None)
+    applied = {(each.site, each.schema, each.table): each.hlc for each in watermarks.all_watermarks(tx)}
+    return Mesh(tx, membership, own, heard, peers.all_heard(tx), applied, words)
+
+
+def peer_views(mesh: Mesh) -> list[PeerView]:
     """The other members in site order."""
-    rows, kept = peers.all_heard(tx), peers.addresses(tx)
-    return [
-        _peer_view(tx, member, rows.get(member.site), kept.get(member.site, []), heard.get(member.site, Heard()))
-        for member in membership.members()
-        if member.site != own
-    ]
+    kept = peers.addresses(mesh.tx)
+    return [_peer_view(mesh, member, kept.get(member.site, [])) for member in mesh.others()]
 
 
-def _peer_view(tx: Tx, member: Member, row: peers.PeerRow | None, addresses: Sequence[str], heard: Heard) -> PeerView:
-    note, stuck, open_with = heard.note, False, Backlog()
+def lagging_now(mesh: Mesh) -> list[LaggingView]:
+    """The groups that this node itself is behind in, the largest gaps first."""
+    return lagging_views(lagging(mesh.tx, mesh.own), mesh.applied, mesh.told, mesh.name_of)
+
+
+def _peer_view(mesh: Mesh, member: Member, addresses: Sequence[str]) -> PeerView:
+    tx, row, heard = mesh.tx, mesh.rows.get(member.site), mesh.heard.get(member.site, Heard())
+    note, stuck, open_with, groups = heard.note, False, Backlog(), PeerGroups()
     try:
-        open_with = backlog(tx, member.site, PATH, heard.allows)
+        wants = heard.allows or peers.scope_of(tx, member.site).contains
+        open_with = backlog(tx, member.site, PATH, wants)
+        if member.cutoff is None:  # nothing goes to a retired one any more
+            groups = peer_groups(mesh.applied, mesh.told[member.site], wants, mesh.name_of)
     except CorruptStateError as error:
         note, stuck = str(error), True
     return PeerView(
@@ -63,18 +104,25 @@ def _peer_view(tx: Tx, member: Member, row: peers.PeerRow | None, addresses: Seq
         last_seen_ms=row.last_seen_ms if row else None,
         clock_offset_ms=row.clock_offset_ms if row else None,
         behind=open_with.events_behind + open_with.records_behind + open_with.unanswered,
-        ahead=_ahead(tx, member.site, heard) + open_with.requests,
+        ahead=_ahead(mesh, member.site, heard) + open_with.requests,
         in_flight=open_with.staged,
         stuck=stuck,
         note=note,
+        told_ms=groups.told_ms,
+        groups_behind=groups.behind,
+        groups_ahead=groups.ahead,
+        groups=list(groups.shown),
+        groups_more=groups.behind + groups.ahead - len(groups.shown),
     )
 
 
-def _ahead(tx: Tx, site: bytes, heard: Heard) -> int:
+def _ahead(mesh: Mesh, site: bytes, heard: Heard) -> int:
     """Groups in which the peer told of later events, and whether it authored something that is not here."""
     newest = {} if heard.newest is None else {site: heard.newest}
-    told = groups_ahead(tx, heard.told, _everything) + len(sites_ahead(tx, newest))
-    return told + groups_rejected(tx, site)
+    words = heard.told or mesh.told[site]
+    later = {group: word.hlc for group, word in words.items() if word.hlc > mesh.applied.get(group, ZERO)}
+    not_here = groups_ahead(mesh.tx, later, everything) + len(sites_ahead(mesh.tx, newest))
+    return not_here + groups_rejected(mesh.tx, site)
 
 
 def wait_result(views: Sequence[PeerView], *, live_only: bool) -> WaitResult:

@@ -47,7 +47,7 @@ class Storage:
         self.path = path
         self.changed = Bell()
         self._closing = False
-        self._following = False  # rows are being brought up to a changed schema
+        self._following = False  # rows are being brought up to a changed schema or membership
         self._notices = NoticeLog(time.monotonic)
         self._engine = engine
         self._reader = Reader(path, sqlite=sqlite3, immutable=engine is None and _stands_alone(path))
@@ -107,12 +107,12 @@ class Storage:
         return result
 
     def _follow_schema(self, engine: Engine, writers: Executor, version: int | None = None) -> None:
-        """Where the application changed a table, bring its rows up to it, one step between the other jobs.
+        """Where the schema or the membership changed, bring the rows up to it, one step between the other jobs.
 
         `version` is the number of the schema that a reader saw: the writer looks by itself only when it has work.
         """
         noticed = version is not None and version != engine.context.schema_version
-        if self._following or not (noticed or engine.context.behind_schema):
+        if self._following or not (noticed or engine.context.is_behind):
             return
         self._following = True
         loop = asyncio.get_running_loop()
@@ -125,7 +125,7 @@ class Storage:
                 more = engine.follow_schema()
             except MeshError as error:
                 moved = False
-                logger.warning("rows do not follow the changed schema for now: %s", error)
+                logger.warning("rows do not follow the changed schema or membership for now: %s", error)
             with suppress(RuntimeError):  # the node was left meanwhile
                 if more:
                     writers.submit(run)

@@ -32,6 +32,33 @@ class NoticeView(View, frozen=True, kw_only=True):
     sample: str = ""
 
 
+class GroupView(View, frozen=True, kw_only=True):
+    """One group in which a peer's watermark is not ours (SSP/1 §14.2)."""
+
+    site: str  # the author
+    name: str
+    table: str
+    side: str  # "behind": the peer is behind this node, "ahead": this node is behind the peer
+    applied: tuple[int, int] | None = None  # our watermark, None where nothing is applied here
+    told: tuple[int, int] | None = None  # the peer's, None where it told nothing: not applied there, as far as is known
+    gap_ms: int | None = None  # between the physical clocks, None where one of the two is None
+    told_ms: int | None = None  # when the peer told it
+
+
+class LaggingView(View, frozen=True, kw_only=True):
+    """One group of which this node has not applied all that it knows of."""
+
+    site: str  # the author
+    name: str
+    table: str  # "*.*" stands for all groups of the site past the bound on unknown tables
+    reason: str  # "held", "rejected", "hole": later events are here, earlier ones may not be, "missing": a peer told it
+    applied: tuple[int, int] | None = None  # our watermark, None where nothing is applied
+    known: tuple[int, int]
+    gap_ms: int | None = None  # between the physical clocks, None where nothing is applied
+    events: int = 0  # held
+    told_by: str = ""  # of what is missing: the peer that told of the latest
+
+
 class PeerView(View, frozen=True, kw_only=True):
     """Another member of the mesh, as this node knows it."""
 
@@ -51,6 +78,11 @@ class PeerView(View, frozen=True, kw_only=True):
     in_flight: int = 0  # frames staged and not settled
     stuck: bool = False  # stored delivery state cannot be read: nothing moves until its owner acts
     note: str = ""  # why nothing moves, where that is known
+    told_ms: int | None = None  # when it last told how far it is; kept over restarts
+    groups_behind: int = 0  # in which it is behind this node, by its watermarks against ours
+    groups_ahead: int = 0  # in which this node is behind it
+    groups: list[GroupView] = []  # the largest gaps of both, those of unknown size first
+    groups_more: int = 0  # beyond those
 
 
 class Status(View, frozen=True, kw_only=True):
@@ -82,6 +114,8 @@ class Status(View, frozen=True, kw_only=True):
     publishing: bool = True
     discovery: str = "off"  # "on", "off", or the reason why it degraded (profile §11)
     notices: list[NoticeView] = []
+    lagging: list[LaggingView] = []  # groups that this node is behind in, and why; the largest gaps
+    lagging_more: int = 0  # beyond those
 
 
 class ColumnView(View, frozen=True, kw_only=True):
@@ -103,11 +137,13 @@ class TableView(View, frozen=True, kw_only=True):
     horizon: tuple[int, int] | None = None
 
 
-class RowView(View, frozen=True, kw_only=True):
+class RowView(View, frozen=True, kw_only=True, repr_omit_defaults=True):
     """One live row: unmaterialized columns are absent, cleared ones are null (profile §5)."""
 
     key: Values
     columns: Values
+    cleared: list[str] = []  # of `columns`, those that a delete cleared: no upsert wrote their null
+    unmaterialized: list[str] = []  # columns of the table that no write ever reached, whatever SQL shows for them
 
     def flat(self) -> Values:
         """Key and other columns side by side; their names never collide (profile §5)."""
@@ -122,16 +158,53 @@ class RowChange(View, frozen=True, kw_only=True):
 
 
 class ChangeView(View, frozen=True, kw_only=True):
-    """One entry of the durable change sequence; `seq` is where to go on from."""
+    """One entry of the durable change sequence; `seq` is where to go on from.
+
+    A row that readers did not see before is told whole; of one that they do not see any more, only that.
+    """
 
     seq: int
     table: str
     key: Values
-    exists: bool
-    op: str = "upsert"  # upsert, delete, resurrect, withhold (profile §5)
-    columns: Values = {}  # new values of the columns that changed
+    exists: bool  # whether readers see the row now
+    op: str = "upsert"  # upsert, delete, resurrect, withhold, show (profile §5), taken-back (§9), forget
+    columns: Values = {}  # new values of the columns that changed, null for a cleared one
+    cleared: list[str] = []  # of `columns`, those that a delete cleared: no upsert wrote their null
+    unmaterialized: list[str] = []  # columns that are as if nobody had ever written them: their value was taken back
+    partial: bool = False  # possibly without values from below the horizon (SSP/1 §13.4)
+    local: bool = False  # this node wrote it
     site: str | None = None  # whose write it was
     hlc: tuple[int, int] | None = None
+
+
+class ClockView(View, frozen=True, kw_only=True):
+    """Who wrote something, and when by the hybrid clock."""
+
+    site: str
+    hlc: tuple[int, int]
+
+
+class CellView(View, frozen=True, kw_only=True):
+    """One column of one row: what it holds, and which write that comes from."""
+
+    name: str
+    state: str  # written, cleared or unmaterialized (profile §5)
+    value: Any | msgspec.UnsetType = msgspec.UNSET  # absent where there is none, or where its event was evicted
+    clock: ClockView | None = None  # of the upsert that wrote it, of the delete that cleared it
+
+
+class RowExplanation(View, frozen=True, kw_only=True):
+    """Why one row is as it is, whether readers see it or not."""
+
+    table: str
+    key: Values
+    exists: bool  # whether readers see it
+    withheld: bool  # it exists by its clocks, and its table does not allow it (profile §5)
+    reason: str = ""  # why it is not what its clocks say
+    existence: ClockView | None = None  # of the write that decides whether it exists (SSP/1 §13.2)
+    tombstone: ClockView | None = None  # of its newest delete, whether or not that decides (SSP/1 §13.3)
+    horizon: tuple[int, int] | None = None  # of its table: nothing below is rebuilt
+    columns: list[CellView] = []
 
 
 class Receipt(View, frozen=True, kw_only=True):
@@ -228,7 +301,7 @@ class CheckReport(View, frozen=True, kw_only=True):
     events: int
     tables: int
     rows: int
-    given: int  # clocks and values whose evidence is below a horizon or not kept: taken as they are
+    given: int  # clocks, values and watermarks whose evidence is below a horizon or not kept: taken as they are
     count: int  # differences; the first ones are named
     differences: list[DifferenceView] = []
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from meshnode.model.delivery import GroupName
 from meshnode.model.hlc import ZERO, Hlc
 from meshnode.store.delivery import EVENTS_AGAIN, RECORDS_AGAIN, Reads, Stream, read_outbound, read_staged
 from meshnode.store.inbound import read_inbound
@@ -16,9 +17,6 @@ from meshnode.store.u64 import from_sql, to_sql
 
 Allows = Callable[[str, str], bool]
 """Whether the peer should get events of this schema and table: its scope and our policy."""
-
-Told = Mapping[tuple[bytes, str, str], Hlc]
-"""What a peer's watermarks say per (site, schema, table)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ def backlog(reads: Reads, peer: bytes, path: str, allows: Allows) -> Backlog:
     )
 
 
-def groups_ahead(reads: Reads, told: Told, allows: Allows) -> int:
+def groups_ahead(reads: Reads, told: Mapping[GroupName, Hlc], allows: Allows) -> int:
     """In how many groups a peer's watermarks tell of events later than anything that is here."""
     return sum(
         1

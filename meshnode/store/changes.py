@@ -16,7 +16,12 @@ UPSERT: Final = "upsert"
 DELETE: Final = "delete"
 RESURRECT: Final = "resurrect"  # a row that had been deleted exists again (SSP/1 §13.2)
 WITHHOLD: Final = "withhold"  # the row exists and its table does not allow it (profile §5)
+SHOW: Final = "show"  # the table allows a row that was withheld
+TAKEN_BACK: Final = "taken-back"  # the row was rebuilt without events that are not acceptable any more (profile §9)
 FORGET: Final = "forget"  # a row of the table was forgotten here; which one is not kept
+
+HIDES: Final = frozenset((DELETE, WITHHOLD, FORGET))
+"""Operations after which no reader sees the row."""
 
 _TRIM_EVERY: Final = 1024  # changes between two trims
 
@@ -24,7 +29,11 @@ ChangeRow: TypeAlias = tuple[int, int, bytes]
 
 
 class RowChange(NamedTuple):
-    """What one batch did to one row; the newest event that touched it is named by its site and clock."""
+    """What one batch did to one row; the newest event that touched it is named by its site and clock.
+
+    A row that no reader saw before is told whole, so who applies the changes in order has what the table shows. What
+    has a default came later: changes that were kept before are read without it.
+    """
 
     op: str
     key_bytes: bytes  # deterministic CBOR of the row key
@@ -33,6 +42,14 @@ class RowChange(NamedTuple):
     site: bytes
     physical: int
     logical: int
+    partial: bool = False  # possibly without values from below the horizon (SSP/1 §13.4)
+    gone: bool = False  # taken back, and no reader sees the row any more
+    unmaterialized: tuple[str, ...] = ()  # columns that lost their value as if nobody had ever written it
+
+    @property
+    def exists(self) -> bool:
+        """Whether a reader sees the row after this."""
+        return self.op not in HIDES and not self.gone
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -15,7 +15,9 @@ Fault = Callable[[str], None]
 
 STATEMENT_CACHE = 512  # prepared statements kept by the writing connection
 _SQLITE_BUSY = 5
-WAL_KEPT_BYTES = 4 * 1024 * 1024  # of the WAL file after a checkpoint; a long reader made it grow beyond that
+CACHE_KIB = 32 * 1024  # of pages in memory: a batch of scattered rows dirties more than SQLite's 2 MiB and spills
+CHECKPOINT_PAGES = 4000  # of the WAL: with SQLite's 1000 every full batch would write its pages, and fsync, twice
+WAL_KEPT_BYTES = 16 * 1024 * 1024  # of the WAL file after a checkpoint; a long reader made it grow beyond that
 BUSY_MS = 10_000  # milliseconds to wait for another process's write transaction
 
 
@@ -78,6 +80,8 @@ class Database:
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            self._connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             self._connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
             self._connection.execute("PRAGMA foreign_keys = OFF")  # profile §5: rows arrive in any order
         except sqlite.DatabaseError as error:
@@ -102,25 +106,39 @@ class Database:
             raise
 
     def rewrite(self) -> None:
-        """Write the whole file anew and empty the WAL, so that nothing that was deleted is left in either.
+        """Write every page anew, so that nothing that was deleted is left in any.
 
         Overwriting what is deleted would not be enough: what a page held before its rows moved to another stays in its
-        free space. Takes the time and, meanwhile, the disk space of the whole database. StoreError where it fails, or
-        where another program reads on for so long that the WAL cannot be emptied; nothing is lost then.
+        free space. Takes the time and, meanwhile, the disk space of the whole database. The old pages are in the file
+        until `empty_wal` has put the new ones over them. StoreError where it fails; nothing is lost then.
         """
         try:
             self._fault("VACUUM")
             self._connection.execute("VACUUM")
+        except self.sqlite.Error as error:
+            raise StoreError(
+                f"what was deleted is gone from the tables, but not yet from the file {self.path}: {error}; "
+                "the node will try again"
+            ) from error
+
+    def empty_wal(self, wait_ms: int | None = None) -> None:
+        """Bring the WAL into the file and cut it to nothing. BusyError where another program reads on for `wait_ms`."""
+        usual = self._connection.execute("PRAGMA busy_timeout").fetchone()[0]
+        try:
             self._fault("PRAGMA wal_checkpoint")
+            self._connection.execute(f"PRAGMA busy_timeout = {usual if wait_ms is None else wait_ms}")
             busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         except self.sqlite.Error as error:
             raise StoreError(
-                f"what was deleted is gone from the tables, but not yet from the file {self.path}: {error}; try again"
+                f"what was deleted is gone from the tables, but old pages of the database {self.path} are still there: "
+                f"{error}; the node will try again"
             ) from error
+        finally:
+            self._connection.execute(f"PRAGMA busy_timeout = {usual}")
         if busy:
             raise BusyError(
                 f"what was deleted is gone from the tables, but another program reads the database {self.path} and "
-                "keeps its old pages: close it and try again"
+                "keeps its old pages: close it, and the node will try again"
             )
 
     def close(self) -> None:

@@ -10,8 +10,8 @@ from meshnode.store.u64 import to_sql
 
 Bound: TypeAlias = tuple[int, int] | None
 
-Found: TypeAlias = tuple[int, int, int, bytes]
-"""Position, table, state and bytes of one event in the log."""
+Found: TypeAlias = tuple[int, int, int, int]
+"""Position, table, state and size of one event in the log."""
 
 
 def peers_that_sent(tx: Tx) -> list[int]:
@@ -48,7 +48,7 @@ def events_within(tx: Tx, site_no: int, span: tuple[Bound, Bound], limit: int) -
     """The first events of a site with an HLC above the first bound and up to the second, in the order of clocks."""
     lower, upper = span[0] or (-1, 0), span[1] or (2**64 - 1, 2**64 - 1)
     return tx.execute(  # type: ignore[no-any-return]
-        "SELECT position, table_no, state, event FROM meshnode_log WHERE site_no = ?"
+        "SELECT position, table_no, state, length(event) FROM meshnode_log WHERE site_no = ?"
         " AND (physical, logical) > (?, ?) AND (physical, logical) <= (?, ?) ORDER BY physical, logical LIMIT ?",
         (site_no, to_sql(lower[0]), to_sql(lower[1]), to_sql(upper[0]), to_sql(upper[1]), limit),
     ).fetchall()

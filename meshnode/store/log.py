@@ -95,14 +95,35 @@ def read_table_after(tx: Tx, table_no: int, state: int, position: int, limit: in
     return [Logged(*each) for each in found]
 
 
-def read_table_within(tx: Tx, table_no: int, above: int, up_to: int) -> list[Logged]:
-    """The events of one table at positions above the first and up to the second that are not held, newest first."""
+def read_table_down(tx: Tx, table_no: int, above: int, from_: int, size: int) -> tuple[list[Logged], int]:
+    """The events of one table that are not held, from a position down to beyond another, newest first.
+
+    No more than it takes to fill `size` bytes; with the position below which it did not read.
+    """
+    events, cut = _fill(tx, "position DESC", table_no, above, from_, size)
+    return events, events[-1].position - 1 if cut else above
+
+
+def read_table_up(tx: Tx, table_no: int, above: int, up_to: int, size: int) -> tuple[list[Logged], int]:
+    """The same from beyond a position up to another, oldest first; with the position up to which it read."""
+    events, cut = _fill(tx, "position", table_no, above, up_to, size)
+    return events, events[-1].position if cut else up_to
+
+
+def _fill(tx: Tx, order: str, table_no: int, above: int, up_to: int, size: int) -> tuple[list[Logged], bool]:
     found = tx.execute(
-        "SELECT position, site_no, table_no, event FROM meshnode_log WHERE position > ? AND position <= ? "
-        "AND table_no = ? AND state <> 1 ORDER BY position DESC",
+        "SELECT position, site_no, table_no, event FROM meshnode_log WHERE position > ? AND position <= ? "  # noqa: S608
+        f"AND table_no = ? AND state <> 1 ORDER BY {order}",
         (above, up_to, table_no),
     )
-    return [Logged(*each) for each in found]
+    events: list[Logged] = []
+    for row in found:
+        events.append(Logged(*row))
+        size -= len(events[-1].event)
+        if size <= 0:
+            found.close()
+            return events, True
+    return events, False
 
 
 def read_at(tx: Tx, position: int) -> bytes | None:

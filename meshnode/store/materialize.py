@@ -9,12 +9,13 @@ triggers are therefore written one row at a time inside a savepoint.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 from meshnode.errors import StoreError
 from meshnode.merge.rows import RowFold
+from meshnode.model.event import Scalar
 from meshnode.store.database import Tx
 from meshnode.store.names import SiteNumbers
 from meshnode.store.recall import recall
@@ -22,7 +23,7 @@ from meshnode.store.tables import Destination, quote
 
 Parameters: TypeAlias = tuple[Any, ...]
 Barred: TypeAlias = Mapping[tuple[int, bytes | None], int]
-"""How often writing a row (None: any row of the table) undid the whole transaction of this job."""
+"""How often writing a row as it stands (None: any row of the table) undid the whole transaction of this job."""
 
 # SQLite result codes that are about one statement and its values; any other is about the database or the disk.
 _ROW_LEVEL: Final = frozenset({1, 18, 19, 20, 23, 25})  # ERROR, TOOBIG, CONSTRAINT, MISMATCH, AUTH, RANGE
@@ -34,10 +35,10 @@ REASON_CHARACTERS: Final = 300
 class TransactionLostError(StoreError):
     """A trigger undid the whole transaction by RAISE(ROLLBACK); it has to be done again without that row."""
 
-    def __init__(self, table_no: int, key_bytes: bytes, error: Exception) -> None:
+    def __init__(self, table_no: int, row: bytes, error: Exception) -> None:
         super().__init__(f"a trigger of the application rolled back the whole batch: {error}")
         self.table_no = table_no
-        self.key_bytes = key_bytes
+        self.row = row
 
 
 @dataclass(slots=True)
@@ -49,7 +50,13 @@ class RowWrite:
     fold: RowFold
     reason_before: str | None = None  # why it was withheld
     reason: str | None = None  # why it is withheld now
+    recalled: Mapping[str, Scalar] = field(default_factory=dict)  # values from before this batch that SQL did not hold
     lost: tuple[str, ...] = ()  # columns that have to be shown and whose winning event is not in the log any more
+
+    @property
+    def row(self) -> bytes:
+        """The row with its clocks: what a trigger refused as it stood may be right after the job's next write to it."""
+        return self.key_bytes + self.fold.state.pack()
 
     @property
     def shown(self) -> bool:
@@ -100,7 +107,7 @@ class TableWriter:
 
     def _is_barred(self, write: RowWrite) -> bool:
         """Withhold a row that undid the transaction before; where even taking it out of SQL did, leave it there."""
-        row, table = self._barred.get((self._table.no, write.key_bytes), 0), (self._table.no, None) in self._barred
+        row, table = self._barred.get((self._table.no, write.row), 0), (self._table.no, None) in self._barred
         if not row and not table:
             return False
         write.reason = "a trigger rolled back the whole batch"
@@ -124,7 +131,8 @@ class TableWriter:
         state, values = write.fold.state, write.fold.values
         missing = state.columns.keys() - values.keys()
         if missing:  # written before this batch, and not in SQL now
-            values = values | recall(self._tx, self._sites, {name: state.columns[name] for name in missing})
+            write.recalled = recall(self._tx, self._sites, {name: state.columns[name] for name in missing})
+            values = {**values, **write.recalled}
             write.lost = tuple(sorted(missing - values.keys()))
         columns = self._table.columns
         if not self._table.shows_defaults or state.tombstone is not None:
@@ -233,7 +241,7 @@ class TableWriter:
         if not _is_row_level(error):
             raise error
         if not self._tx.active:
-            raise TransactionLostError(self._table.no, write.key_bytes, error) from error
+            raise TransactionLostError(self._table.no, write.row, error) from error
         write.reason = str(error)[:REASON_CHARACTERS]
 
 

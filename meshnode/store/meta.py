@@ -39,6 +39,11 @@ def write(tx: Tx, name: str, value: int | str | bytes) -> None:
     tx.execute("INSERT OR REPLACE INTO meshnode_meta (name, value) VALUES (?, ?)", (name, value))
 
 
+def remove(tx: Tx, name: str) -> None:
+    """There is no `name` any more."""
+    tx.execute("DELETE FROM meshnode_meta WHERE name = ?", (name,))
+
+
 def read_counter(tx: Tx, name: str) -> int:
     """The next number of a counter that never goes back; the first is 1."""
     value = read(tx, name)

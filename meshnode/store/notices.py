@@ -11,7 +11,8 @@ from meshnode.store.database import Tx
 OTHER_TABLES: Final = "*"
 """The shared table name of what exceeds a site's bound; no event can name it, since it would need a schema too."""
 
-SAMPLE_CHARACTERS: Final = 500
+SAMPLE_CHARACTERS: Final = 500  # of what a site may bring about
+OWN_SAMPLE_CHARACTERS: Final = 16_000  # of what this node says by itself: it may be SQL to run
 
 _UPSERT: Final = """
 INSERT INTO meshnode_notices (kind, site, table_name, count, first_ms, last_ms, sample)
@@ -55,13 +56,24 @@ class NoticeBook:
         total = int(tx.execute("SELECT count(*) FROM meshnode_notices").fetchone()[0])
         surfaced = []
         for (kind, site, table), (count, sample) in self._pending.items():
+            room = SAMPLE_CHARACTERS if site else OWN_SAMPLE_CHARACTERS
             site, table, is_new = _place(tx, kind, site, table, total)
             total += is_new
-            sample = sample.encode("utf-8", "replace").decode()[:SAMPLE_CHARACTERS]
+            sample = sample.encode("utf-8", "replace").decode()[:room]
             tx.execute(_UPSERT, (kind, site, table, count, now_ms, now_ms, sample))
             surfaced.append(Notice(kind, site, table, count, now_ms, now_ms, sample))
         self._pending.clear()
         return surfaced
+
+
+def stands(tx: Tx, kind: str, site: bytes = b"") -> bool:
+    """Whether a condition that comes to an end has been surfaced and has not ended."""
+    return _exists(tx, kind, site, "")
+
+
+def end(tx: Tx, kind: str, site: bytes = b"") -> None:
+    """A condition came to its end: it is not shown any more."""
+    tx.execute("DELETE FROM meshnode_notices WHERE kind = ? AND site = ? AND table_name = ''", (kind, site))
 
 
 def _place(tx: Tx, kind: str, site: bytes, table: str, total: int) -> tuple[bytes, str, bool]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from meshnode.codec import cbor
+from meshnode.errors import CodecError, CorruptStateError, ProtocolError
 from meshnode.limits import ADDRESSES_PER_SITE
+from meshnode.model.scope import Scope, parse_scope_untrusted
+from meshnode.model.site import short_text
+from meshnode.store import schema
 from meshnode.store.database import Tx
 
 OFFSET_MAX_MS = 2**62
+SCOPE_FORMAT: Final = 2  # of the database, from which the scope is kept
 
 
 class PeerRow(NamedTuple):
@@ -20,17 +26,36 @@ class PeerRow(NamedTuple):
     clock_offset_ms: int
 
 
-def heard(tx: Tx, row: PeerRow) -> None:
+def heard(tx: Tx, row: PeerRow, scope: Scope) -> None:
     """Keep what a peer's hello said; a clock offset that no column can hold is as wrong as the largest that one can."""
     offset = max(-OFFSET_MAX_MS, min(row.clock_offset_ms, OFFSET_MAX_MS))
-    row = row._replace(clock_offset_ms=offset)
-    tx.execute("INSERT OR REPLACE INTO meshnode_peers VALUES (?, ?, ?, ?, ?)", row)
+    tx.execute(
+        "INSERT OR REPLACE INTO meshnode_peers (site, name, software, last_seen_ms, clock_offset_ms, scope)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (*row[:4], offset, cbor.encode(list(scope.patterns))),
+    )
 
 
 def all_heard(tx: Tx) -> dict[bytes, PeerRow]:
     """Every peer that ever said hello."""
     found = tx.execute("SELECT site, name, software, last_seen_ms, clock_offset_ms FROM meshnode_peers")
     return {row[0]: PeerRow(*row) for row in found}
+
+
+def scope_of(tx: Tx, site: bytes) -> Scope:
+    """What a peer wants, as its last hello said it; everything while it never did."""
+    row = None
+    if schema.format_of(tx) >= SCOPE_FORMAT:
+        row = tx.execute("SELECT scope FROM meshnode_peers WHERE site = ?", (site,)).fetchone()
+    if row is None:
+        return Scope()
+    try:
+        patterns = cbor.decode_untrusted(row[0])
+        return parse_scope_untrusted(patterns if isinstance(patterns, list) else [patterns])
+    except (CodecError, ProtocolError) as error:
+        raise CorruptStateError(
+            f"what peer {short_text(site)} wants cannot be read ({error}): it is kept anew when the peer links again"
+        ) from error
 
 
 def worked(tx: Tx, site: bytes, address: str, now_ms: int) -> None:

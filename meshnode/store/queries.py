@@ -15,13 +15,15 @@ from meshnode.codec.digest import blake3_256
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.merge.rows import RowState
 from meshnode.model.event import KeyValue
-from meshnode.store import changes
+from meshnode.store import changes, rows
 from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx
-from meshnode.store.names import TableEntry, TableNumbers
+from meshnode.store.destinations import open_destination
+from meshnode.store.names import SiteNumbers, TableEntry, TableNumbers
 from meshnode.store.notices import Notice
+from meshnode.store.recall import recall
 from meshnode.store.rows import unpack_state
-from meshnode.store.tables import Destination, open_destination, quote
+from meshnode.store.tables import Destination, quote
 
 _PAGE: Final = 1000
 
@@ -30,8 +32,19 @@ class Row(NamedTuple):
     """One live row."""
 
     key: dict[str, Any]
-    columns: dict[str, Any]
+    columns: dict[str, Any]  # those that have a value, and null for the cleared ones
     key_bytes: bytes
+    cleared: list[str]  # columns that a delete cleared
+    unmaterialized: list[str]  # columns that no write ever reached
+
+
+class Stored(NamedTuple):
+    """One row that there ever was: its clocks, why it is withheld, and what a reader sees of it."""
+
+    key_bytes: bytes
+    state: RowState
+    reason: str | None
+    row: Row | None
 
 
 class Change(NamedTuple):
@@ -63,15 +76,29 @@ class Table:
 
     def get(self, key: Mapping[str, KeyValue]) -> Row | None:
         """One live row; UsageError for what is no key of this table."""
+        found = self.find(key)
+        return None if found is None else found.row
+
+    def find(self, key: Mapping[str, KeyValue]) -> Stored | None:
+        """One row, live or not; UsageError for what is no key of this table."""
         if not self.destination.resolves(key):
             named = ", ".join(column.name for column in self.destination.key)
             raise UsageError(f"a key of table {self.entry.text!r} has exactly the columns {named}")
         key_bytes = cbor.encode(dict(key))
-        found = self._tx.execute(
-            "SELECT state FROM meshnode_rows WHERE table_no = ? AND key = ? AND reason IS NULL",
-            (self.destination.no, key_bytes),
-        ).fetchone()
-        return None if found is None else self._row(key_bytes, unpack_state(found[0]))
+        found = rows.load(self._tx, self.destination.no, [key_bytes]).get(key_bytes)
+        return None if found is None else self._stored(key_bytes, *found)
+
+    def every(self, after: bytes = b"", at_once: int = _PAGE) -> Iterator[Stored]:
+        """Every row that there ever was, in key-bytes order, from beyond the key bytes `after` on."""
+        while page := rows.page(self._tx, self.destination.no, after, at_once):
+            for key_bytes, state, reason in page:
+                yield self._stored(key_bytes, state, reason)
+            after = page[-1][0]
+
+    def recalled(self, state: RowState) -> dict[str, Any]:
+        """What the log says of a row that SQL does not show; a column whose event is not in it any more is absent."""
+        known = {name: rank for name, rank in state.columns.items() if name in self.destination.columns}
+        return {name: presentable(value) for name, value in recall(self._tx, SiteNumbers(), known).items()}
 
     def rows(self, after: bytes = b"") -> Iterator[Row]:
         """Live rows in key-bytes order, from beyond the key bytes `after` on."""
@@ -94,21 +121,30 @@ class Table:
         encoded = [cbor.encode([row.key, row.columns]) for row in self.rows()]
         return blake3_256(_array_head(len(encoded)) + b"".join(encoded)), len(encoded)
 
+    def _stored(self, key_bytes: bytes, state: RowState, reason: str | None) -> Stored:
+        return Stored(key_bytes, state, reason, self._row(key_bytes, state) if reason is None else None)
+
     def _row(self, key_bytes: bytes, state: RowState) -> Row | None:
         if not state.exists:
             return None
-        key: Any = cbor.decode_untrusted(key_bytes)
+        key = key_of(key_bytes)
         if key.keys() != self.destination.key_names:
             return None  # of an earlier primary key
         found = self._tx.execute(self._select, [key[column.name] for column in self.destination.key]).fetchone()
         if found is None:
             return None
-        shown = dict(zip(self.destination.columns, found, strict=False))
-        if state.tombstone is None:
-            shown = {name: value for name, value in shown.items() if name in state.columns}
-        else:  # what has no rank above the tombstone is cleared
-            shown = {name: value if name in state.columns else None for name, value in shown.items()}
-        return Row(key, {name: presentable(value) for name, value in shown.items()}, key_bytes)
+        shown = {name: presentable(value) for name, value in zip(self.destination.columns, found, strict=False)}
+        cleared, unmaterialized = state.cleared(shown), state.unmaterialized(shown)
+        shown.update(dict.fromkeys(cleared))
+        for name in unmaterialized:  # whatever SQL shows: null, or its default
+            del shown[name]
+        return Row(key, shown, key_bytes, cleared, unmaterialized)
+
+
+def key_of(key_bytes: bytes) -> dict[str, Any]:
+    """The row key behind its bytes."""
+    key: Any = cbor.decode_untrusted(key_bytes)
+    return key  # type: ignore[no-any-return]
 
 
 def presentable(value: Any) -> Any:
@@ -178,8 +214,7 @@ def changes_since(tx: Tx, seq: int, limit: int) -> list[Change]:
     result = []
     for number, schema, name, data in found:
         change = changes.unpack(data)
-        key: Any = cbor.decode_untrusted(change.key_bytes)
-        result.append(Change(number, schema, name, key, change))
+        result.append(Change(number, schema, name, key_of(change.key_bytes), change))
     return result
 
 

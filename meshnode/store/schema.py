@@ -9,7 +9,7 @@ from __future__ import annotations
 from meshnode.errors import StoreError
 from meshnode.store.database import Tx
 
-FORMAT = 1
+FORMAT = 2
 
 _FORMAT_1 = """
 CREATE TABLE meshnode_meta (          -- one value per name: mesh, founder, site, HLC, counters
@@ -72,7 +72,7 @@ CREATE INDEX meshnode_rows_withheld ON meshnode_rows (table_no) WHERE reason IS 
 
 CREATE TABLE meshnode_watermarks (    -- per group: applied up to here; what was rejected keeps it below (profile §6)
     site_no INTEGER NOT NULL,
-    table_no INTEGER NOT NULL,
+    table_no INTEGER NOT NULL,        -- 0: what was rejected of all groups of the site that have no row
     physical NOT NULL DEFAULT 0,
     logical NOT NULL DEFAULT 0,
     reached BLOB NOT NULL,            -- 16 bytes, physical and logical big-endian: what it becomes once nothing is open
@@ -249,12 +249,32 @@ CREATE TABLE meshnode_frontier (      -- the causal frontier: evidence only (NEO
 ) WITHOUT ROWID;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_FORMAT_1,)
+_FORMAT_2 = """
+ALTER TABLE meshnode_peers ADD COLUMN scope BLOB NOT NULL DEFAULT x'80';
+
+CREATE TABLE meshnode_told (          -- watermarks that each peer told on the last link on which it told any
+    peer_no INTEGER NOT NULL,
+    site_no INTEGER NOT NULL,
+    schema TEXT NOT NULL,             -- by name: a peer's word opens no table here
+    name TEXT NOT NULL,
+    physical NOT NULL,
+    logical NOT NULL,
+    told_ms INTEGER NOT NULL,
+    PRIMARY KEY (peer_no, site_no, schema, name)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_takebacks (     -- sites whose events are being taken back, and how many are out of the log
+    site BLOB NOT NULL PRIMARY KEY,
+    events INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2)
 
 
 def migrate(tx: Tx) -> None:
     """Bring the tables to `FORMAT`; raises StoreError for a database newer than this program."""
-    found = _format_of(tx)
+    found = format_of(tx)
     if found > FORMAT:
         raise StoreError(
             f"the database was written by a newer meshnode (format {found}, this program knows {FORMAT}): "
@@ -268,7 +288,8 @@ def migrate(tx: Tx) -> None:
         tx.execute("INSERT OR REPLACE INTO meshnode_meta (name, value) VALUES ('format', ?)", (FORMAT,))
 
 
-def _format_of(tx: Tx) -> int:
+def format_of(tx: Tx) -> int:
+    """What the tables were brought to so far: a reader meets those of an earlier program as they are."""
     if not is_present(tx):
         return 0
     row = tx.execute("SELECT value FROM meshnode_meta WHERE name = 'format'").fetchone()

@@ -7,22 +7,19 @@ destination. The shape is kept with the rows, so a change made while the node wa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from meshnode.errors import CorruptStateError
-from meshnode.store import meta
 from meshnode.store.database import Tx
 from meshnode.store.tables import Column, Destination
-
-SCHEMA_VERSION: Final = "schema_version"
 
 
 class Shape(NamedTuple):
     """The key columns, and every other column, with what decides which values they take."""
 
-    key: list[tuple[str, str]]
+    key: list[tuple[str, str]]  # with all that decides which values it takes
     columns: dict[str, tuple[str, str | None]]  # declared type, STRICT type
 
 
@@ -33,6 +30,7 @@ class Progress(NamedTuple):
     after: bytes | None  # rows are done up to this key; None: all of them
     top: int  # positions of the log above this one are done
     whole: bool = False  # before all that: the states themselves are recomputed from the log
+    refold: bool = False  # after the rows, every event of the log is folded in again, whatever columns it names
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -43,7 +41,7 @@ _progress = msgspec.msgpack.Decoder(Progress).decode
 def shape_of(destination: Destination) -> Shape:
     """The shape of a destination as it stands."""
     return Shape(
-        [(column.name, column.declared.upper()) for column in destination.key],
+        [(column.name, _key_declaration(destination, column)) for column in destination.key],
         {column.name: _declaration(column) for column in destination.columns.values()},
     )
 
@@ -81,14 +79,22 @@ def recompute_later(tx: Tx, table_no: int, top: int) -> None:
     write_progress(tx, table_no, progress._replace(after=b"", top=top, whole=True))
 
 
+def refold_later(tx: Tx, table_no: int, top: int) -> None:
+    """A horizon was dropped: events from below it that are still in the log count again (SSP/1 §13.5)."""
+    progress = read(tx, table_no)[1] or Progress([], None, top)
+    write_progress(tx, table_no, progress._replace(top=top, refold=True))
+
+
+def compare_later(tx: Tx, table_no: int, top: int) -> None:
+    """The table cannot be used now, so what is done to it is not looked at: compare its rows once it can be."""
+    stored, progress = read(tx, table_no)
+    if stored is not None:
+        write_progress(tx, table_no, (progress or Progress([], b"", top))._replace(after=b""))
+
+
 def unfinished(tx: Tx) -> list[int]:
     """The tables that are being brought up."""
     return [no for (no,) in tx.execute("SELECT no FROM meshnode_tables WHERE progress IS NOT NULL ORDER BY no")]
-
-
-def schema_seen(tx: Tx) -> tuple[int, int | None]:
-    """SQLite's number of the schema now, and the one that every table was looked at under."""
-    return int(tx.execute("PRAGMA schema_version").fetchone()[0]), meta.read(tx, SCHEMA_VERSION)
 
 
 def forget_ignored(tx: Tx, table_no: int, names: Sequence[str] | None) -> None:
@@ -99,6 +105,12 @@ def forget_ignored(tx: Tx, table_no: int, names: Sequence[str] | None) -> None:
     tx.executemany(
         "DELETE FROM meshnode_ignored WHERE table_no = ? AND column_name = ?", [(table_no, name) for name in names]
     )
+
+
+def _key_declaration(destination: Destination, column: Column) -> str:
+    """An alias of the rowid and a STRICT type refuse keys that the same type takes elsewhere."""
+    kinds = [*(["ROWID"] if destination.rowid_key else []), *(["STRICT"] if destination.strict else [])]
+    return " ".join([column.declared.upper(), *kinds])
 
 
 def _declaration(column: Column) -> tuple[str, str | None]:

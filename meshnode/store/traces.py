@@ -1,15 +1,41 @@
-"""Where a row leaves traces besides its table, its state and the log: frames in flight, changes, notices (NEOTH)."""
+"""Where a row leaves traces besides its table, its state and the log: frames in flight, changes, notices (NEOTH).
+
+And, once all of them are deleted, in free pages of the database file and in its WAL: what is still to be done about
+those is noted with the forgetting itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from typing import Final
 
-from meshnode.store import changes
+from meshnode.store import changes, meta
 from meshnode.store.database import Tx
 from meshnode.store.delivery import EVENTS, EVENTS_AGAIN, Stream, unpack_items
 from meshnode.store.notices import OTHER_TABLES
 
 BLANKED = "(removed: a row was forgotten)"
+
+REWRITE: Final = "rewrite"  # the file is to be written anew, and then the WAL to be emptied
+EMPTY_WAL: Final = "empty the WAL"  # what is deleted is in old pages only, which the WAL is to be put over
+
+_ERASURE: Final = "erasure"
+
+
+def erasure_due(tx: Tx) -> str | None:
+    """What is to be done until no file holds a trace of a forgotten row: `REWRITE`, `EMPTY_WAL`, or nothing."""
+    due: str | None = meta.read(tx, _ERASURE)
+    return due
+
+
+def note_erasure(tx: Tx, due: str) -> None:
+    """Keep what is still to be done."""
+    meta.write(tx, _ERASURE, due)
+
+
+def erasure_done(tx: Tx) -> None:
+    """Nothing is left in any file."""
+    meta.remove(tx, _ERASURE)
 
 
 def events_about(tx: Tx, table_no: int, key_bytes: bytes) -> Iterator[tuple[int, int, int, bytes]]:

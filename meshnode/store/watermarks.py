@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from meshnode.model.hlc import ZERO, Hlc
+from meshnode.store import held
 from meshnode.store.database import Tx
 from meshnode.store.u64 import from_sql, to_sql
 
+UNKEPT: Final = 0
+"""In place of a table's number: what was rejected of a site's groups past the bound on groups, which have no row."""
+
 _PAIR: Final = struct.Struct(">QQ")
+_SELECT: Final = (
+    "SELECT site_no, table_no, physical, logical, reached, rejected_low, rejected_high FROM meshnode_watermarks"
+)
 
 
 class Watermark(NamedTuple):
@@ -34,6 +41,11 @@ class Group:
     rejected_low: Hlc | None = None
     rejected_high: Hlc | None = None
     changed: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether rejected events are waited for."""
+        return self.rejected_low is not None or self.rejected_high is not None
 
     def reach(self, hlc: Hlc) -> None:
         """An event of the author's own stream settled."""
@@ -72,23 +84,20 @@ class Group:
 
     def advance(self, *, held: bool) -> None:
         """Claim what was reached, unless something below it is open (fail closed)."""
-        if not held and self.rejected_low is None and self.rejected_high is None and self.reached > self.applied:
+        if not held and not self.is_open and self.reached > self.applied:
             self.applied = self.reached
             self.changed = True
 
 
 def load(tx: Tx, site_no: int, table_no: int) -> Group | None:
     """The stored group, None where nothing was ever claimed or rejected in it."""
-    row = tx.execute(
-        "SELECT physical, logical, reached, rejected_low, rejected_high FROM meshnode_watermarks "
-        "WHERE site_no = ? AND table_no = ?",
-        (site_no, table_no),
-    ).fetchone()
-    if row is None:
-        return None
-    applied = Hlc(from_sql(row[0]), from_sql(row[1]))
-    reached, low, high = (None if each is None else Hlc(*_PAIR.unpack(each)) for each in row[2:])
-    return Group(site_no, table_no, applied, reached or ZERO, low, high)
+    row = tx.execute(f"{_SELECT} WHERE site_no = ? AND table_no = ?", (site_no, table_no)).fetchone()
+    return None if row is None else _group(row)
+
+
+def every(tx: Tx) -> list[Group]:
+    """All stored groups, what no row remembers included."""
+    return [_group(row) for row in tx.execute(f"{_SELECT} ORDER BY site_no, table_no").fetchall()]
 
 
 def save(tx: Tx, groups: Iterable[Group]) -> None:
@@ -108,6 +117,17 @@ def save(tx: Tx, groups: Iterable[Group]) -> None:
             for each in groups
         ],
     )
+
+
+def stands(tx: Tx, group: Group) -> bool:
+    """Whether a group must claim no more for now: events of it are held, or may be among what no row remembers.
+
+    A group that claimed anything before had a row ever since, so what was rejected of it is remembered there.
+    """
+    if held.has_held(tx, group.site_no, group.table_no):
+        return True
+    unkept = load(tx, group.site_no, UNKEPT) if group.applied == ZERO else None
+    return unkept is not None and unkept.is_open
 
 
 def unknown_groups(tx: Tx, site_no: int) -> int:
@@ -132,15 +152,27 @@ def all_watermarks(tx: Tx) -> list[Watermark]:
 
 
 def of_site(tx: Tx, site_no: int) -> list[Group]:
-    """Every group of a site."""
-    numbers = tx.execute("SELECT table_no FROM meshnode_watermarks WHERE site_no = ?", (site_no,)).fetchall()
-    return [group for (table_no,) in numbers if (group := load(tx, site_no, table_no)) is not None]
+    """Every group of a site, what no row remembers included."""
+    return [_group(row) for row in tx.execute(f"{_SELECT} WHERE site_no = ?", (site_no,)).fetchall()]
 
 
 def advance_table(tx: Tx, table_no: int) -> None:
     """Nothing of the table is held any more: claim what its groups had reached meanwhile."""
-    numbers = tx.execute("SELECT site_no FROM meshnode_watermarks WHERE table_no = ?", (table_no,)).fetchall()
-    groups = [group for (site_no,) in numbers if (group := load(tx, site_no, table_no)) is not None]
+    _advance(tx, [_group(row) for row in tx.execute(f"{_SELECT} WHERE table_no = ?", (table_no,)).fetchall()])
+
+
+def advance_site(tx: Tx, site_no: int) -> None:
+    """Rejected events of the site are not waited for any more: claim what its groups had reached meanwhile."""
+    _advance(tx, of_site(tx, site_no))
+
+
+def _group(row: Sequence[Any]) -> Group:
+    reached, low, high = (None if each is None else Hlc(*_PAIR.unpack(each)) for each in row[4:])
+    return Group(row[0], row[1], Hlc(from_sql(row[2]), from_sql(row[3])), reached or ZERO, low, high)
+
+
+def _advance(tx: Tx, groups: Iterable[Group]) -> None:
     for group in groups:
-        group.advance(held=False)
-    save(tx, [group for group in groups if group.changed])
+        group.advance(held=stands(tx, group))
+        if group.changed:
+            save(tx, [group])

@@ -41,7 +41,7 @@ from typing import TypeAlias
 from meshnode.codec.framing import FrameReader, frame
 from meshnode.errors import CloseCode, ProtocolError
 from meshnode.limits import FRAME_BYTES, HELLO_BYTES, INTRODUCE_BYTES, WINDOW_FRAMES
-from meshnode.model.delivery import Advanced, Committed, LinkState, OutboundStream, StagedFrame
+from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
 from meshnode.model.frames import (
     Ack,
     Bye,
@@ -56,7 +56,7 @@ from meshnode.model.frames import (
     encode_frame,
 )
 from meshnode.model.frames_untrusted import decode_control_untrusted, decode_events_untrusted
-from meshnode.model.hlc import ZERO, Hlc, beyond_skew
+from meshnode.model.hlc import ZERO, beyond_skew
 from meshnode.sync.effects import (
     Close,
     Effect,
@@ -124,9 +124,13 @@ class Session:
         return self._receiver.next_no
 
     @property
-    def peer_watermarks(self) -> dict[tuple[bytes, str, str], Hlc]:
-        """What the peer told of (site, schema, table): evidence for `status` and `wait`."""
+    def peer_watermarks(self) -> dict[GroupName, Told]:
+        """What the peer told on this link: evidence for `status` and `wait`."""
         return self._heard.entries
+
+    def take_told(self) -> dict[GroupName, Told]:
+        """A bounded part of what was told since the last call, for whoever keeps it over restarts."""
+        return self._heard.take_risen()
 
     def next_timer(self) -> int | None:
         """When `timer` is due, in wall-clock milliseconds; None where nothing is waited for."""
@@ -372,7 +376,9 @@ class Session:
             return effects
         if self._leaving or self._sender is None:
             return effects
-        self._heard.time_passed(now_ms)
+        counting = self._heard.time_passed(now_ms)
+        if counting:
+            effects = [*effects, PeerWatermarks(counting)]
         return [*effects, *self._receiver.pump(self._heard), *self._sender.pump(now_ms)]
 
     def _end(self, error: ProtocolError) -> list[Effect]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from meshnode.limits import TOLD_GROUPS_PER_PEER
+from meshnode.model.delivery import GroupName, Told
 from meshnode.model.frames import After, WatermarkEntry, Watermarks
 from meshnode.model.hlc import Hlc, beyond_skew
 
@@ -17,7 +19,7 @@ class ToldWatermarks:
     __slots__ = ("_told",)
 
     def __init__(self) -> None:
-        self._told: dict[tuple[bytes, str, str], Hlc] = {}
+        self._told: dict[GroupName, Hlc] = {}
 
     def messages(self, entries: Iterable[WatermarkEntry], epoch: bytes, no: int) -> Iterator[Watermarks]:
         """The messages that bring the peer up to date, none where nothing rose."""
@@ -32,23 +34,23 @@ class ToldWatermarks:
 
 
 class HeardWatermarks:
-    """What a peer told: kept as evidence for people, and given to the store once it may count (profile §6).
+    """What a peer told on this link: evidence for people, and given to the store once it may count (profile §6).
 
-    A claim counts once every frame that the peer staged before it was committed here. Claims that wait are merged under
-    the latest such frame, which can only make them count later. A claim beyond the skew bound is absent until time has
-    come near enough: its peer, which has told it, does not tell it again on this link.
+    Within a link a group only rises, whatever is told later. A claim counts once every frame that the peer staged
+    before it was committed here. Claims that wait are merged under the latest such frame, which can only make them
+    count later. A claim beyond the skew bound is absent until time has come near enough: its peer, which has told it,
+    does not tell it again on this link.
     """
 
-    __slots__ = ("_after", "_ahead", "_own", "_waiting", "entries")
-
-    MAX_GROUPS = 65_536  # against a peer that invents groups
+    __slots__ = ("_after", "_ahead", "_own", "_risen", "_waiting", "entries")
 
     def __init__(self, own: bytes) -> None:
-        self.entries: dict[tuple[bytes, str, str], Hlc] = {}
+        self.entries: dict[GroupName, Told] = {}
         self._own = own
         self._after: After | None = None
-        self._ahead: dict[tuple[bytes, str, str], Hlc] = {}  # beyond the skew bound when it was told
-        self._waiting: dict[tuple[bytes, str, str], Hlc] = {}
+        self._ahead: dict[GroupName, Hlc] = {}  # beyond the skew bound when it was told
+        self._waiting: dict[GroupName, Hlc] = {}
+        self._risen: dict[GroupName, None] = {}  # since the last `take_risen`
 
     def take_untrusted(self, message: Watermarks, now_ms: int) -> int:
         """Keep what rose; returns how many are beyond the skew bound, which count as absent (SSP/1 §5.1)."""
@@ -59,22 +61,29 @@ class HeardWatermarks:
             group, hlc = entry[:3], Hlc(entry.physical, entry.logical)
             if beyond_skew(hlc.physical, now_ms):
                 skewed += 1
-                if group in self._ahead or len(self._ahead) < self.MAX_GROUPS:
+                if group in self._ahead or len(self._ahead) < TOLD_GROUPS_PER_PEER:
                     self._ahead[group] = hlc
             else:
-                self._take(group, hlc)
+                self._take(group, hlc, now_ms)
         return skewed
 
-    def time_passed(self, now_ms: int) -> None:
-        """What was beyond the skew bound may be within it by now."""
-        if self._ahead:
-            near = [group for group, hlc in self._ahead.items() if not beyond_skew(hlc.physical, now_ms)]
-            for group in near:
-                self._take(group, self._ahead.pop(group))
+    def time_passed(self, now_ms: int) -> int:
+        """Take what was beyond the skew bound and is within it by now; returns how many those were."""
+        near = [group for group, hlc in self._ahead.items() if not beyond_skew(hlc.physical, now_ms)]
+        for group in near:
+            self._take(group, self._ahead.pop(group), now_ms)
+        return len(near)
+
+    def take_risen(self) -> dict[GroupName, Told]:
+        """A bounded part of what was told since the last call, for whoever keeps it."""
+        risen = list(islice(self._risen, ENTRIES_PER_MESSAGE))
+        for group in risen:
+            del self._risen[group]
+        return {group: self.entries[group] for group in risen}
 
     def again(self) -> None:
         """What the store did not take may count now: a request that stood against it was answered."""
-        self._waiting = {group: hlc for group, hlc in self.entries.items() if group[0] != self._own}
+        self._waiting = {group: told.hlc for group, told in self.entries.items() if group[0] != self._own}
 
     def due(self, epoch: bytes, next_no: int) -> tuple[WatermarkEntry, ...]:
         """The claims that count once every frame of `epoch` before `next_no` is committed: a bounded part of them."""
@@ -83,9 +92,10 @@ class HeardWatermarks:
         groups = list(islice(self._waiting, ENTRIES_PER_MESSAGE))
         return tuple(WatermarkEntry(*group, *self._waiting.pop(group)) for group in groups)
 
-    def _take(self, group: tuple[bytes, str, str], hlc: Hlc) -> None:
+    def _take(self, group: GroupName, hlc: Hlc, now_ms: int) -> None:
         before = self.entries.get(group)
-        if (before is None and len(self.entries) < self.MAX_GROUPS) or (before is not None and before < hlc):
-            self.entries[group] = hlc
+        if len(self.entries) < TOLD_GROUPS_PER_PEER if before is None else before.hlc < hlc:
+            self.entries[group] = Told(hlc, now_ms)
+            self._risen[group] = None
             if group[0] != self._own:  # nobody else knows what this node wrote
                 self._waiting[group] = hlc

@@ -1,16 +1,20 @@
 """How the store grows: apply rate, bytes and memory with ever more events in the log. A measurement, not a test:
 
-    python tests/bench/growth.py [--sizes 10000 100000 1000000] [--measure 10000] [--rows 0]
+    python tests/bench/growth.py [--sizes 10000 100000 1000000] [--rows 10000] [--measure 5120] [--rounds 5]
 
-Events are made and verified on the way, and applied durably (WAL, synchronous=FULL, a transaction per batch). At each
-size the next `--measure` events are timed; `--rows` is the number of rows that they are spread over, 0 a tenth of the
-largest size. Without `--folder` the database lies in the temporary folder.
+Events are made and verified on the way, and applied durably (WAL, synchronous=FULL, a transaction per batch). First a
+database of each size is written; then, round by round, a copy of each takes in `--measure` further events, so that a
+busy moment of the machine strikes every size alike. `--rows` is the number of rows that the events are spread over,
+in every database; with 0 it is a tenth of the size, so that tables grow as well as logs. The ratios are of the
+medians to that of the smallest size.
 """
 
 from __future__ import annotations
 
 import argparse
 import resource
+import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -59,45 +63,66 @@ def _apply(bench: Bench, data: list[bytes]) -> tuple[float, float]:
     for batch in _batches(data):
         checked = bench.engine.verify(batch)
         context.transact(
-            lambda tx, checked=checked: commit_events(  # type: ignore[misc]
+            lambda tx, checked=checked: commit_events(
                 context, tx, checked, author_stream=True, scope=Scope(), peer=peer
             )
         )
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def _report(bench: Bench, size: int, count: int, seconds: tuple[float, float]) -> None:
-    disk = sum(path.stat().st_size for path in bench.path.parent.glob(bench.path.name + "*"))
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{size:9,} in the log: {count / seconds[0]:8,.0f} events/s ({seconds[1] / count * 1e6:5.1f} µs of CPU each), "
-        f"{disk / (size + count):6.0f} bytes per event, at most {memory:5.0f} MiB of memory",
-        flush=True,
-    )
+def _built(folder: Path, size: int, rows: int) -> Bench:
+    """A database with that many events in its log, closed."""
+    folder.mkdir()
+    bench = Bench(folder, durable=True)
+    bench.engine.register_table(TABLE)
+    for first in range(0, size, 20 * BATCH):
+        _apply(bench, _events(bench, first, min(20 * BATCH, size - first), rows))
+    bench.engine.close()
+    return bench
+
+
+def _measured(bench: Bench, size: int, count: int, rows: int) -> tuple[float, float]:
+    """Further events into a copy of the database."""
+    with tempfile.TemporaryDirectory(dir=bench.path.parent.parent) as folder:
+        copy = Path(folder) / bench.path.name
+        shutil.copyfile(bench.path, copy)
+        bench.path, original = copy, bench.path
+        bench.reopen()
+        data = _events(bench, size, count, rows)
+        seconds = _apply(bench, data)
+        bench.engine.close()
+        bench.path = original
+    return seconds
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--measure", type=int, default=10_000)
-    parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--measure", type=int, default=5_120)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
-    rows = options.rows or max(options.sizes) // 10
+    sizes = sorted(options.sizes)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        bench = Bench(Path(folder), durable=True)
-        bench.engine.register_table(TABLE)
-        written = 0
-        for size in sorted(options.sizes):
-            while written < size:
-                count = min(size - written, 20 * BATCH)
-                _apply(bench, _events(bench, written, count, rows))
-                written += count
-            data = _events(bench, written, options.measure, rows)
-            _report(bench, written, len(data), _apply(bench, data))
-            written += len(data)
-        bench.engine.close()
+        rows = {size: options.rows or size // 10 for size in sizes}
+        benches = {size: _built(Path(folder) / str(size), size, rows[size]) for size in sizes}
+        taken: dict[int, list[tuple[float, float]]] = {size: [] for size in sizes}
+        for _ in range(options.rounds):
+            for size, bench in benches.items():
+                taken[size].append(_measured(bench, size, options.measure, rows[size]))
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        wall = {size: statistics.median(each[0] for each in taken[size]) for size in sizes}
+        cpu = {size: statistics.median(each[1] for each in taken[size]) for size in sizes}
+        for size in sizes:
+            rate = options.measure / wall[size]
+            print(
+                f"{size:9,} in the log: {rate:8,.0f} events/s ({wall[sizes[0]] / wall[size]:.2f}), "
+                f"{cpu[size] / options.measure * 1e6:5.1f} µs of CPU each ({cpu[sizes[0]] / cpu[size]:.2f}), "
+                f"{benches[size].path.stat().st_size / size:6.0f} bytes per event"
+            )
+        print(f"at most {memory:.0f} MiB of memory")
 
 
 if __name__ == "__main__":

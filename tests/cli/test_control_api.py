@@ -82,6 +82,11 @@ async def test_all_operations_pass_through(home: Home, node: MemoryNode) -> None
     assert (await client.import_rows("s.t", rows)).rows == 3
     assert [row.key for row in await client.rows("s.t", limit=2)] == [{"id": 0}, {"id": 1}]
     assert [row.key for row in await client.rows("s.t", after={"id": 1})] == [{"id": 2}]
+    explained = await client.explain("s.t", {"id": 1})
+    assert explained == await node.explain("s.t", {"id": 1})
+    assert explained is not None
+    assert (explained.columns[0].state, explained.columns[0].value) == ("written", "x")
+    assert await client.explain("s.t", {"id": 7}) is None
     assert (await client.remove("s.t", {"id": 0})).events == 1
     assert await client.get("s.t", {"id": 0}) is None
     assert await client.peers() == [PEER]

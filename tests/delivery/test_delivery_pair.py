@@ -13,7 +13,7 @@ from meshnode.engine import outbox
 from meshnode.engine.links import note_scope, open_link
 from meshnode.errors import CloseCode, CorruptStateError, ProtocolError
 from meshnode.limits import BATCH_EVENTS, CYCLE_MS, FRONTIER_SITES, GENESIS_REWIND_MS, SKEW_MS
-from meshnode.model.delivery import PATH
+from meshnode.model.delivery import PATH, Told
 from meshnode.model.hlc import Hlc
 from meshnode.model.record import Retirement
 from meshnode.model.scope import Scope
@@ -468,7 +468,7 @@ def test_watermarks_tell_what_was_applied(tmp_path: Path) -> None:
     wire.settle()
     later(right, 1_000)
     wire.settle()
-    assert wire.left.session.peer_watermarks == {(left.site, *NOTES): event.hlc}
+    assert wire.left.session.peer_watermarks == {(left.site, *NOTES): Told(event.hlc, left.time.now_ms)}
 
 
 def test_what_a_peer_told_and_is_not_here_counts_as_ahead(tmp_path: Path) -> None:

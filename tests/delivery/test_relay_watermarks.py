@@ -12,7 +12,7 @@ from support.records import site_key
 from meshnode.engine import inbox
 from meshnode.engine.registry import TableSpec, register
 from meshnode.limits import SKEW_MS
-from meshnode.model.delivery import PATH, Adopt, Committed, Received
+from meshnode.model.delivery import PATH, Adopt, Committed, Received, Told
 from meshnode.model.event import Event
 from meshnode.model.frames import (
     WHAT_SITE,
@@ -105,7 +105,7 @@ def test_a_group_advances_along_a_chain_of_nodes(tmp_path: Path) -> None:
             wire.right.timer()
         settle(wires)
     assert mark(third, first.site) == written[-1].hlc
-    assert wires[1].left.session.peer_watermarks[(first.site, "main", "notes")] == written[-1].hlc
+    assert wires[1].left.session.peer_watermarks[(first.site, "main", "notes")].hlc == written[-1].hlc
 
 
 def test_it_is_durable_and_never_falls(node: Node) -> None:
@@ -216,7 +216,7 @@ def test_what_is_beyond_the_skew_bound_or_ones_own_never_counts(node: Node) -> N
     assert heard.take_untrusted(message(node, 0, far, own), node.time.now_ms) == 1
     heard.again()
     assert heard.due(EPOCH, 1) == ()
-    assert heard.entries == {own[:3]: hlc(node, 5)}
+    assert heard.entries == {own[:3]: Told(hlc(node, 5), node.time.now_ms)}
 
 
 def test_what_was_beyond_the_skew_bound_counts_once_time_has_come_near(node: Node) -> None:

@@ -24,6 +24,7 @@ from meshnode.model.delivery import (
     Staged,
     StagedFrame,
     StoredAck,
+    Told,
 )
 from meshnode.model.frames import (
     Ack,
@@ -55,6 +56,7 @@ from meshnode.sync.effects import (
     Notice,
     PeerBye,
     PeerHello,
+    PeerWatermarks,
     Resend,
     RolledBack,
     SendControl,
@@ -499,13 +501,13 @@ def test_watermarks_are_told_once_they_changed_and_everything_is_staged() -> Non
 def test_watermarks_of_the_peer_are_kept_as_evidence() -> None:
     session = resumed()
     good = WatermarkEntry(PEER, "main", "notes", NOW, 1)
-    bad = WatermarkEntry(PEER, "main", "other", NOW + SKEW_MS + 1, 1)
+    bad = WatermarkEntry(PEER, "main", "other", NOW + SKEW_MS + 2, 1)
     effects = session.control_untrusted(wire(Watermarks(after=After(PEER_EPOCH, 0), entries=(good, bad))), NOW)
-    assert session.peer_watermarks == {(PEER, "main", "notes"): Hlc(NOW, 1)}
+    assert session.peer_watermarks == {(PEER, "main", "notes"): Told(Hlc(NOW, 1), NOW)}
     assert only(Notice, effects).kind == "skew"
     older = WatermarkEntry(PEER, "main", "notes", NOW - 1, 0)
-    session.control_untrusted(wire(Watermarks(after=After(PEER_EPOCH, 0), entries=(older,))), NOW)
-    assert session.peer_watermarks == {(PEER, "main", "notes"): Hlc(NOW, 1)}
+    session.control_untrusted(wire(Watermarks(after=After(PEER_EPOCH, 0), entries=(older,))), NOW + 1)
+    assert session.peer_watermarks == {(PEER, "main", "notes"): Told(Hlc(NOW, 1), NOW)}
 
 
 def test_a_watermark_told_while_our_clock_was_behind_counts_once_it_is_right() -> None:
@@ -515,8 +517,10 @@ def test_a_watermark_told_while_our_clock_was_behind_counts_once_it_is_right() -
     ahead = WatermarkEntry(THIRD, "main", "notes", NOW + SKEW_MS + 5, 0)
     told = session.control_untrusted(wire(Watermarks(after=After(PEER_EPOCH, 0), entries=(ahead,))), NOW)
     assert jobs(told) + jobs(session.timer(NOW + 4)) == []
-    assert only(Commit, session.timer(NOW + 5)).claims == (ahead,)
-    assert session.peer_watermarks == {(THIRD, "main", "notes"): Hlc(NOW + SKEW_MS + 5, 0)}
+    effects = session.timer(NOW + 5)
+    assert only(PeerWatermarks, effects).entries == 1
+    assert only(Commit, effects).claims == (ahead,)
+    assert session.peer_watermarks == {(THIRD, "main", "notes"): Told(Hlc(NOW + SKEW_MS + 5, 0), NOW + 5)}
 
 
 def test_nothing_goes_to_a_peer_that_said_bye() -> None:

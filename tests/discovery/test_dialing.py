@@ -61,6 +61,29 @@ def test_a_site_that_is_linked_or_being_dialed_is_left_alone() -> None:
     assert plan.next_due() is None
 
 
+def test_a_static_address_that_answered_as_a_member_is_not_dialed_a_second_time() -> None:
+    plan = plan_of(LARGE)
+    plan.static([HERE], 0.0)
+    plan.remembered(LARGE, [HERE], 0.0)
+    attempts = {attempt.target: attempt for attempt in plan.due(0.0)}
+    assert len(attempts) == 1, "the other would be a second link to the same site"
+    (attempt,) = attempts.values()
+    plan.succeeded(attempt, HERE, LARGE, 0.1)
+    plan.linked(LARGE, 0.1)
+    assert plan.due(1000.0) == []
+    assert plan.next_due() is None
+
+
+def test_a_static_address_is_not_dialed_a_second_time_where_the_member_was_dialed_first() -> None:
+    plan = plan_of(LARGE)
+    plan.remembered(LARGE, [HERE], 0.0)
+    (attempt,) = plan.due(1.0)
+    plan.static([HERE], 1.0)
+    plan.succeeded(attempt, HERE, LARGE, 1.1)
+    plan.linked(LARGE, 1.1)
+    assert plan.due(1000.0) == []
+
+
 def test_a_link_that_was_gone_before_anyone_noticed_is_dialed_again() -> None:
     plan = plan_of(LARGE)
     plan.seen(LARGE, b"", [HERE], 0.0)

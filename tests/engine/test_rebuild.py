@@ -7,14 +7,19 @@ from pathlib import Path
 
 from support.engines import PLAIN, Bench
 
-from meshnode.engine.rebuild import rebuild_rows
+from meshnode.engine.rebuild import Choice, Rebuild
 from meshnode.engine.registry import required
 from meshnode.model.hlc import Hlc
 
 
 def rebuild(bench: Bench, keys: Collection[bytes] | None = None) -> int:
+    """Step by step, each in a transaction of its own; returns how many rows of SQL changed."""
     context = bench.engine.context
-    return context.transact(lambda tx: rebuild_rows(context, tx, *required(context, tx, "main", "t"), keys))
+    choice: Choice | None = None if keys is None else lambda key, _state: key in keys
+    work = context.transact(lambda tx: Rebuild(context, tx, *required(context, tx, "main", "t"), choice))
+    while context.transact(work.step):
+        pass
+    return work.rewritten
 
 
 def _filled(folder: Path) -> Bench:

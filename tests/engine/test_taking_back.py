@@ -7,13 +7,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.engines import PLAIN, Bench, members
 from support.mesh_context import START_MS
 from support.records import site_key
 
-from meshnode.engine import takeback
+from meshnode.engine import rebuild, takeback
 from meshnode.engine.check import check_store
 from meshnode.engine.standing import take_effect
 from meshnode.merge.rows import RowState
@@ -41,6 +42,21 @@ def judge_anew(bench: Bench, after: Membership) -> None:
 
     context.transact(work)
     bench.membership = after
+
+
+def step_by_step(bench: Bench, after: Membership, killed_after: int) -> None:
+    """The same where it is long: nothing at once, one event and one row at a time, and a restart after some step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(takeback, "STEPS_AT_ONCE", 0)
+        for module, name in ((takeback, "EVENTS_A_STEP"), (rebuild, "BYTES_A_STEP")):
+            patch.setattr(module, name, 1)
+        judge_anew(bench, after)
+        for number in range(1000):
+            if number == killed_after:
+                bench.reopen()
+            if not bench.engine.follow_schema():
+                return
+        raise AssertionError("it never comes to its end")
 
 
 def state(bench: Bench) -> tuple[Any, ...]:
@@ -80,11 +96,8 @@ def test_a_retired_sites_later_events_go_and_its_earlier_ones_stay(tmp_path: Pat
     notice = bench.notices()["taken-back"]
     assert (notice.count, notice.site) == (1, site_key(2).site)
     assert notice.sample.startswith("3 events")
-    assert sorted((change.change.op, change.key["id"]) for change in bench.changes(before)) == [
-        ("delete", 2),
-        ("upsert", 1),
-        ("upsert", 3),
-    ]
+    told = sorted((each.key["id"], each.change.op, each.change.exists) for each in bench.changes(before))
+    assert told == [(1, "taken-back", True), (2, "taken-back", False), (3, "taken-back", True)]
     judge_anew(bench, retired(5))
     assert bench.notices()["taken-back"].count == 1
     assert bench.deliver([bench.event(2, 9, {"id": 1}, {"a": "late"})]) == ["dropped:retired-signer"]
@@ -211,9 +224,9 @@ EVENTS = st.lists(
 
 
 @settings(max_examples=40, deadline=None)
-@given(EVENTS, st.integers(0, 12), st.sampled_from((1, 2)), st.booleans(), st.booleans())
+@given(EVENTS, st.integers(0, 12), st.sampled_from((1, 2)), st.booleans(), st.none() | st.integers(0, 30))
 def test_taken_back_is_as_if_it_had_never_come(
-    drawn: list[tuple[int, int, int, Any]], cutoff: int, site: int, unregistered: bool, whole: bool
+    drawn: list[tuple[int, int, int, Any]], cutoff: int, site: int, unregistered: bool, killed_after: int | None
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -223,12 +236,10 @@ def test_taken_back_is_as_if_it_had_never_come(
                 bench.engine.register_table(PLAIN)
             events: list[Event] = [bench.event(by, at, {"id": key}, columns) for by, at, key, columns in drawn]
             bench.deliver(events, author_stream=False)
-        limit = takeback.KEYS_AT_ONCE
-        takeback.KEYS_AT_ONCE = 0 if whole else limit  # type: ignore[misc]
-        try:
+        if killed_after is not None:
+            step_by_step(left, retired(cutoff, site), killed_after)
+        else:
             judge_anew(left, retired(cutoff, site))
-        finally:
-            takeback.KEYS_AT_ONCE = limit  # type: ignore[misc]
         for bench in (left, right):
             bench.reopen()
             if unregistered:

@@ -28,7 +28,9 @@ def test_both_ends_keep_the_link_that_the_smaller_site_dialed() -> None:
         for own, peer, first in ((small, large, seen_first_by_small), (large, small, seen_first_by_large)):
             name = "small" if own is small else "large"
             second = "large" if first == "small" else "small"
-            keep = decide(own, peer, older_opened_by_us=first == name, newer_opened_by_us=second == name)
+            keep = decide(
+                own, peer, older_opened_by_us=first == name, newer_opened_by_us=second == name, overlapping=True
+            )
             assert keep is not Keep.NEWER
             kept.append(survivor(keep, older=first, newer=second))
         assert kept == ["small", "small"]
@@ -37,8 +39,11 @@ def test_both_ends_keep_the_link_that_the_smaller_site_dialed() -> None:
 @pytest.mark.parametrize("own", [b"a", b"b"])
 def test_of_two_by_one_dialer_the_newer_stays_as_the_acceptor_saw_it(own: bytes) -> None:
     peer = b"b" if own == b"a" else b"a"
-    assert decide(own, peer, older_opened_by_us=False, newer_opened_by_us=False) is Keep.NEWER
-    assert decide(own, peer, older_opened_by_us=True, newer_opened_by_us=True) is Keep.AS_ACCEPTED
+    for overlapping in (True, False):
+        accepted = decide(own, peer, older_opened_by_us=False, newer_opened_by_us=False, overlapping=overlapping)
+        dialed = decide(own, peer, older_opened_by_us=True, newer_opened_by_us=True, overlapping=overlapping)
+        assert accepted is Keep.NEWER
+        assert dialed is (Keep.AS_ACCEPTED if overlapping else Keep.NEWER)
 
 
 async def dial(here: Station, there: Station) -> Link:
@@ -56,6 +61,23 @@ async def test_the_newer_of_two_by_one_dialer() -> None:
         assert carol.links[0].closed[0] is CloseCode.DUPLICATE
         assert alice.endpoint.links() == [second]
         assert [link.spki for link in carol.endpoint.links()] == [second.own_spki]
+        second.send_control(b"alive")
+        await carol.until(lambda: carol.links[1].control == b"alive")
+
+
+async def test_a_dialer_does_not_wait_for_the_acceptor_when_one_link_stood_before_the_other_was_dialed() -> None:
+    """The acceptor read a boot id on the older one, so it keeps that open until it reads one on the newer."""
+    async with (
+        station(CAROL, duplicate_ping_s=PATIENCE_S) as carol,
+        station(ALICE, duplicate_ping_s=PATIENCE_S) as alice,
+    ):
+        first = await dial(alice, carol)
+        (await carol.first()).link.boot = b"boot one"
+        second = await dial(alice, carol)
+        assert alice.of(first).closed is not None
+        assert alice.endpoint.links() == [second]
+        await carol.until(lambda: len(carol.links) == 2)
+        carol.links[1].link.boot = b"boot one"
         second.send_control(b"alive")
         await carol.until(lambda: carol.links[1].control == b"alive")
 

@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from sim.run import run_seed, run_seeds
 
+SHOWN = 5  # failures shown in full
+
 
 def main() -> int:
     """Exit code 1 where a seed fails."""
@@ -25,7 +27,7 @@ def main() -> int:
     for outcome in (run_seed(seed, print if options.trace else None) for seed in seeds) if alone else run_seeds(seeds):
         if outcome.failure:
             failed += 1
-            print(outcome.text, flush=True)
+            print(outcome.text if failed <= SHOWN else f"seed {outcome.seed}: {outcome.failure[:100]}", flush=True)
         elif alone:
             print(f"seed {outcome.seed}: {outcome.steps} steps, {outcome.events} events")
     took = time.perf_counter() - started

@@ -15,7 +15,6 @@ from meshnode.engine.membership import accept_introduction_untrusted
 from meshnode.engine.offer import Filter
 from meshnode.errors import CloseCode, MeshError, ProtocolError
 from meshnode.model.delivery import PATH, Committed
-from meshnode.store import peers
 from meshnode.sync.effects import (
     Close,
     Commit,
@@ -155,14 +154,6 @@ class End:
         self.lane = Lane(self.process.context, self.peer.site, Filter(hello.scope), self.process.scope)
         self.process.met.add(self.peer.site)
         self.process.unknown_to.discard(self.peer.site)
-        context = self.process.context
-        said = hello.hello
-
-        def keep() -> None:
-            row = peers.PeerRow(self.peer.site, said.name, said.software, self._now_ms, hello.clock_offset_ms)
-            context.transact(lambda tx: peers.heard(tx, row))
-
-        self._submit("heard", keep, lambda _: None)
 
     def _introduce(self, records: tuple[bytes, ...]) -> None:
         context, peer = self.process.context, self.peer

@@ -18,6 +18,7 @@ from sim.tables import memory_folder
 from sim.watch import Violation
 from sim.world import World
 
+TRACEBACK = 4  # last entries of a traceback that are shown
 AT_ONCE = 5  # seeds that one worker is given
 
 
@@ -28,6 +29,7 @@ class Outcome:
     seed: int
     checker: str = ""  # that saw something
     failure: str = ""
+    where: str = ""  # in the code, where an error was raised
     steps: int = 0
     events: int = 0
     happened: Counter[str] = field(default_factory=Counter)
@@ -35,7 +37,7 @@ class Outcome:
     @property
     def text(self) -> str:
         """What is wrong, and how to see it again."""
-        return f"seed {self.seed}: {self.failure}\n    python tests/sim --seed {self.seed} --trace"
+        return f"seed {self.seed}: {self.failure}\n{self.where}    python tests/sim --seed {self.seed} --trace"
 
 
 @contextmanager
@@ -52,14 +54,16 @@ def remembered_signatures() -> Iterator[None]:
 def run_seed(seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
     """One run, from its seed alone."""
     with memory_folder() as folder, remembered_signatures(), closing(World(seed, Path(folder), tell)) as world:
-        checker = failure = ""
+        checker = failure = where = ""
         try:
             world.run()
         except Violation as violation:
             checker, failure = violation.checker, str(violation)
             if violation.__cause__ is not None:
-                failure += "\n" + "".join(traceback.format_exception(violation.__cause__))
-        return Outcome(seed, checker, failure, world.schedule.steps, len(world.watch.books.events), world.happened)
+                where = "".join(traceback.format_exception(violation.__cause__)[-TRACEBACK:])
+        return Outcome(
+            seed, checker, failure, where, world.schedule.steps, len(world.watch.books.events), world.happened
+        )
 
 
 def run_seeds(seeds: Iterable[int], go_on: Callable[[], bool] = lambda: True) -> Iterator[Outcome]:

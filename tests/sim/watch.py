@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sim.world import World
 
 
-_ASIDE: Final = ("open link", "heard", "introduction", "outstanding", "ask own history", "notices")
+_ASIDE: Final = ("open link", "introduction", "outstanding", "ask own history", "notices")
 """Jobs that leave the log alone."""
 
 

@@ -9,8 +9,10 @@ from meshnode.errors import NotFoundError, UsageError
 from meshnode.node.api import ROWS_PER_PAGE
 from meshnode.node.views import (
     BehindView,
+    CellView,
     ChangeView,
     CheckReport,
+    ClockView,
     ColumnView,
     DifferenceView,
     ForgetReport,
@@ -21,6 +23,7 @@ from meshnode.node.views import (
     Receipt,
     RetentionReport,
     RowChange,
+    RowExplanation,
     RowView,
     Status,
     TableDigest,
@@ -105,6 +108,20 @@ class MemoryNode:
 
     async def get(self, table: str, key: Values) -> RowView | None:
         return self.stored[table].get(repr(key))
+
+    async def explain(self, table: str, key: Values) -> RowExplanation | None:
+        """A row that is there has been written whole by the other member, one that is not was never heard of."""
+        row = self.stored[table].get(repr(key))
+        if row is None:
+            return None
+        clock = ClockView(site=PEER.site, hlc=(1_800_000_000_000, 0))
+        cells = [
+            CellView(name=column.name, state="written", value=row.columns[column.name], clock=clock)
+            if column.name in row.columns
+            else CellView(name=column.name, state="unmaterialized")
+            for column in self.kinds[table].columns
+        ]
+        return RowExplanation(table=table, key=key, exists=True, withheld=False, existence=clock, columns=cells)
 
     async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:
         names = sorted(self.stored[table])

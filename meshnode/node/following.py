@@ -1,0 +1,122 @@
+"""A subscriber's way through the durable change sequence, one page over one snapshot at a time.
+
+Whoever is further behind than the changes are kept is told every row instead, page by page, and goes on with the
+changes from where it began to be told them. Rows read later may be newer than that: what changed meanwhile is told once
+more, and each change stands for itself, so the end is the same. No page holds more than its rows in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+import msgspec
+
+from meshnode.node.views import ChangeView, table_text
+from meshnode.store import changes, meta, queries
+from meshnode.store.database import Tx
+from meshnode.store.tables import Destination
+
+_ANOTHER_COPY: Final = -1
+
+
+class RowPlace(NamedTuple):
+    """In the middle of the rows."""
+
+    seq: int  # where the changes go on once all rows are told
+    table_no: int  # the rows up to this key of this table are told
+    key_bytes: bytes
+
+
+class Place(NamedTuple):
+    """How far a subscriber is."""
+
+    seq: int  # the changes up to here are told
+    rows: RowPlace | None = None
+
+
+def begin(tx: Tx, since: int | None) -> Place:
+    """Beyond the changes up to `since`; with None, beyond those there are."""
+    newest = queries.last_change(tx)
+    if since is None:
+        return Place(newest)
+    # A number of another, newer copy of this node: everything may be news, and nothing goes beyond it.
+    return Place(since if since <= newest else _ANOTHER_COPY)
+
+
+def read_on(tx: Tx, place: Place, table: str | None, limit: int) -> tuple[list[ChangeView], Place]:
+    """What comes next, of one table or of all, and where to go on then; the same place where there is nothing."""
+    if place.rows is None and _is_kept(tx, place.seq):
+        page = queries.changes_since(tx, place.seq, limit)
+        own = meta.read_bytes(tx, meta.SITE)
+        told = [_change_view(each, own) for each in page if table in (None, table_text(each.schema, each.table))]
+        return told, Place(page[-1].seq) if page else place
+    return _rows_on(tx, place.seq, place.rows or RowPlace(queries.last_change(tx), 0, b""), table, limit)
+
+
+def _is_kept(tx: Tx, seq: int) -> bool:
+    """Whether the change sequence still reaches back to what follows `seq`."""
+    return queries.oldest_change(tx) <= seq + 1
+
+
+def _rows_on(tx: Tx, seq: int, rows: RowPlace, table: str | None, limit: int) -> tuple[list[ChangeView], Place]:
+    """The next rows as if each had just changed, all under the number that the subscriber came with.
+
+    Only the last one carries the new number: whoever stops before it and goes on from what it saw gets all rows again.
+    """
+    found = list(islice(_rows(tx, seq, rows, table, limit), limit + 1))
+    told = [view for _, view in found[:limit]]
+    if len(found) > limit:
+        return told, Place(seq, found[limit - 1][0])
+    if told:
+        told[-1] = msgspec.structs.replace(told[-1], seq=rows.seq)
+    return told, Place(rows.seq)
+
+
+def _rows(tx: Tx, seq: int, place: RowPlace, table: str | None, at_once: int) -> Iterator[tuple[RowPlace, ChangeView]]:
+    """Every row that there ever was: what went away meanwhile, deleted or withheld, is told too."""
+    registered = [(found.no, entry) for entry, found in queries.registered_tables(tx) if isinstance(found, Destination)]
+    for number, entry in sorted(registered, key=lambda each: each[0]):
+        if table not in (None, entry.text) or number < place.table_no:
+            continue
+        after = place.key_bytes if number == place.table_no else b""
+        for stored in queries.Table(tx, entry.schema, entry.name).every(after, at_once):
+            yield place._replace(table_no=number, key_bytes=stored.key_bytes), _row_as_change(entry.text, stored, seq)
+
+
+def _row_as_change(table: str, stored: queries.Stored, seq: int) -> ChangeView:
+    row = stored.row
+    if row is None:
+        op = changes.WITHHOLD if stored.state.exists else changes.DELETE
+        return ChangeView(seq=seq, table=table, key=queries.key_of(stored.key_bytes), op=op, exists=False)
+    return ChangeView(
+        seq=seq,
+        table=table,
+        key=row.key,
+        op=changes.UPSERT,
+        exists=True,
+        columns=row.columns,
+        cleared=row.cleared,
+        unmaterialized=row.unmaterialized,
+    )
+
+
+def _change_view(change: queries.Change, own_site: bytes) -> ChangeView:
+    row = change.change
+    cleared = row.cleared if row.exists else []
+    values = {**dict.fromkeys(cleared), **row.values} if row.exists else {}
+    return ChangeView(
+        seq=change.seq,
+        table=table_text(change.schema, change.table),
+        key=change.key,
+        op=row.op,
+        exists=row.exists,
+        columns={name: queries.presentable(value) for name, value in values.items()},
+        cleared=cleared,
+        unmaterialized=list(row.unmaterialized),
+        partial=row.partial,
+        local=row.site == own_site,
+        site=row.site.hex(),
+        hlc=(row.physical, row.logical),
+    )

@@ -1,0 +1,182 @@
+"""What makes a table fit to be a destination, looked at again at every start and schema change (profile §5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NoReturn
+
+from meshnode.errors import RegistrationError
+from meshnode.limits import KEY_COLUMNS, NAME_BYTES
+from meshnode.store import mending, shapes
+from meshnode.store.affinity import affinity_of
+from meshnode.store.database import Tx
+from meshnode.store.names import TableEntry
+from meshnode.store.tables import Column, Destination, quote
+
+_AUTOINCREMENT: Final = re.compile(r"\bAUTOINCREMENT\b", re.IGNORECASE)
+_QUOTED: Final = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|\[[^]]*\]|--[^\n]*|/\*.*?\*/", re.DOTALL
+)
+_HIDDEN_NORMAL: Final = 0
+
+
+def open_destination(tx: Tx, entry: TableEntry) -> Destination | str:
+    """The destination behind a registered name, or why there is none now."""
+    try:
+        return inspect(tx, entry, own_numbers=entry.own_numbers)
+    except RegistrationError as error:
+        return str(error)
+
+
+def inspect(tx: Tx, entry: TableEntry, *, own_numbers: bool) -> Destination:
+    """Look at the table; RegistrationError names what keeps it from being a destination and the SQL that mends it."""
+    strict = _table_kind(tx, entry)
+    described = tx.execute(
+        "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?, 'main')", (entry.text,)
+    ).fetchall()
+    key_rows = sorted((row for row in described if row[4]), key=lambda row: int(row[4]))
+    _check_names(tx, entry, [row[0] for row in described], len(key_rows))
+    pk_index = _check_indexes(tx, entry, [row[0] for row in key_rows])
+    rowid_key = pk_index is None
+    _check_numbering(tx, entry, key_rows[0][0], rowid_key=rowid_key, own_numbers=own_numbers)
+    key = tuple(_column(row, strict=strict) for row in key_rows)
+    others = [_column(row, strict=strict) for row in described if not row[4] and row[5] == _HIDDEN_NORMAL]
+    return Destination(
+        no=entry.no or 0,
+        text=entry.text,
+        quoted="main." + quote(entry.text),
+        key=key,
+        columns={column.name: column for column in others},
+        rowid_key=rowid_key,
+        strict=strict,
+        has_triggers=_has_triggers(tx, entry.text),
+        key_names=frozenset(column.name for column in key),
+        shows_defaults=tuple(column.name for column in others if column.shows_default),
+    )
+
+
+def table_exists(tx: Tx, name: str) -> bool:
+    """Whether the database has a table or view of this name in any letter case."""
+    found = tx.execute("SELECT 1 FROM main.sqlite_master WHERE name = ? COLLATE NOCASE", (name,)).fetchone()
+    return found is not None
+
+
+def _column(row: Sequence[Any], *, strict: bool) -> Column:
+    name, declared, not_null, default = row[0], row[1] or "", bool(row[2]), row[3]
+    strict_type = {"INT": "INTEGER"}.get(declared.upper(), declared.upper()) if strict else None
+    shows_default = not_null and default is not None and default.strip().upper() != "NULL"
+    return Column(name, declared, affinity_of(declared, strict=strict), strict_type, not_null, shows_default, default)
+
+
+def _known(tx: Tx, entry: TableEntry) -> shapes.Shape | None:
+    """What the table was when it was last a destination."""
+    return None if entry.no is None else shapes.read(tx, entry.no)[0]
+
+
+def _table_kind(tx: Tx, entry: TableEntry) -> bool:
+    """Whether the table is STRICT; RegistrationError unless it is an ordinary table of exactly this name."""
+    row = tx.execute(
+        "SELECT type, strict FROM pragma_table_list WHERE schema = 'main' AND name = ?", (entry.text,)
+    ).fetchone()
+    if row is None:
+        _refuse_missing(tx, entry)
+    kind, refused = row[0], "only ordinary tables can be synced"
+    if kind == "view":
+        mend = mending.in_place_of_view(entry.text, _known(tx, entry))
+        raise RegistrationError(f"{entry.text!r} is a view; {refused}; {mend}")
+    if kind == "virtual":
+        mend = mending.in_place_of_virtual(tx, entry.text, _known(tx, entry))
+        raise RegistrationError(f"{entry.text!r} is a virtual table; {refused}; {mend}")
+    if kind != "table":
+        raise RegistrationError(f"{entry.text!r} is a part of a virtual table; {refused}: choose another name")
+    return bool(row[1])
+
+
+def _refuse_missing(tx: Tx, entry: TableEntry) -> NoReturn:
+    missing = f"there is no table {entry.text!r} in the database"
+    found = tx.execute(
+        "SELECT name, type FROM main.sqlite_master WHERE name = ? COLLATE NOCASE", (entry.text,)
+    ).fetchone()
+    if found:
+        mend = f"; {mending.renamed(tx, found[0], entry.text)}" if found[1] == "table" else ""
+        raise RegistrationError(f"{missing}; there is {found[0]!r}, and names match byte for byte{mend}")
+    known = _known(tx, entry)
+    if known is None:
+        raise RegistrationError(f"{missing}: CREATE it, or name its key and its columns")
+    raise RegistrationError(f"{missing} any more; {mending.created(entry.text, known)}")
+
+
+def _check_names(tx: Tx, entry: TableEntry, names: Iterable[str], key_columns: int) -> None:
+    if key_columns == 0:
+        raise RegistrationError(
+            f"table {entry.text!r} has no primary key, so no event can name a row of it; recreate it with one; "
+            + mending.keyed(tx, entry.text, _known(tx, entry))
+        )
+    if key_columns > KEY_COLUMNS:
+        raise RegistrationError(
+            f"table {entry.text!r} has {key_columns} key columns, and an event has at most {KEY_COLUMNS}; recreate it "
+            f"with fewer; {mending.keyed(tx, entry.text, _known(tx, entry))}"
+        )
+    for name in names:
+        if not name or len(name.encode()) > NAME_BYTES:
+            raise RegistrationError(
+                f"column {name[:40]!r} of table {entry.text!r}: an event's column names have 1 to {NAME_BYTES} bytes; "
+                + mending.renamed_column(tx, entry.text, name, NAME_BYTES)
+            )
+
+
+def _check_indexes(tx: Tx, entry: TableEntry, key_names: Sequence[str]) -> str | None:
+    """The primary key's index (None for a rowid alias); RegistrationError for a collation or another UNIQUE."""
+    pk_index = None
+    for name, origin in tx.execute(
+        "SELECT name, origin FROM pragma_index_list(?, 'main') WHERE \"unique\" = 1", (entry.text,)
+    ).fetchall():
+        parts = tx.execute(
+            "SELECT name, coll FROM pragma_index_xinfo(?, 'main') WHERE key = 1 ORDER BY seqno", (name,)
+        ).fetchall()
+        if origin == "pk":
+            pk_index = name
+            for column, collation in parts:
+                _check_collation(tx, entry, key_names, column, collation)
+        elif {column for column, _ in parts} != set(key_names) or any(coll != "BINARY" for _, coll in parts):
+            _refuse_unique(tx, entry, name, [column or "an expression" for column, _ in parts])
+    return pk_index
+
+
+def _check_collation(tx: Tx, entry: TableEntry, key_names: Sequence[str], column: str, collation: str) -> None:
+    if collation != "BINARY":
+        raise RegistrationError(
+            f"key column {column!r} of table {entry.text!r} has the collation {collation}, with which two keys that "
+            f"differ would be one row; recreate the table with COLLATE BINARY, which is the usual one; "
+            + mending.binary_key(tx, entry.text, key_names)
+        )
+
+
+def _refuse_unique(tx: Tx, entry: TableEntry, index: str, columns: Sequence[str]) -> None:
+    raise RegistrationError(
+        f"column {', '.join(map(repr, columns))} of table {entry.text!r} is UNIQUE: two devices may write the same "
+        f"value while apart, and both rows must stand; {mending.plain_index(tx, entry.text, index)}"
+    )
+
+
+def _check_numbering(tx: Tx, entry: TableEntry, column: str, *, rowid_key: bool, own_numbers: bool) -> None:
+    if not rowid_key or own_numbers:
+        return
+    sql = tx.execute("SELECT sql FROM main.sqlite_master WHERE type = 'table' AND name = ?", (entry.text,)).fetchone()[
+        0
+    ]
+    what = "AUTOINCREMENT" if _AUTOINCREMENT.search(_QUOTED.sub("", sql)) else "a bare INTEGER PRIMARY KEY"
+    raise RegistrationError(
+        f"key column {column!r} of table {entry.text!r} is {what}, numbered by SQLite: two devices would both make "
+        "row 5 and merge two different things into one; register the table with own numbers if the application chooses "
+        "them itself, or recreate it with a TEXT PRIMARY KEY and random ids; "
+        + mending.own_key(tx, entry.text, column, _known(tx, entry))
+    )
+
+
+def _has_triggers(tx: Tx, name: str) -> bool:
+    found = tx.execute(
+        "SELECT 1 FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE LIMIT 1", (name,)
+    ).fetchone()
+    return found is not None
