@@ -104,7 +104,8 @@ class Batch:
         elif verdict is not Verdict.DUPLICATE:
             self._refuse(event, judgement)
         if verdict is Verdict.REJECTED:
-            self._progress.reject(signer, target, event.hlc)
+            if not self._judge.is_known(event, signer):  # a repeat that this clock, set back, takes for a future one
+                self._progress.reject(signer, target, event.hlc)
         elif verdict is not Verdict.DROPPED or judgement.reason in ADVANCING_DROPS:
             self._progress.settle(signer, target, event.hlc, advances=verdict is not Verdict.DUPLICATE)
         return judgement

@@ -99,7 +99,7 @@ class Judge:
             return EMPTY_KEY
         if entry.forgotten and entry.no is not None and held.is_forgotten(self._tx, entry.no, event.key_bytes):
             return FORGOTTEN
-        if signer.newest is not None and event.hlc <= signer.newest and self._is_known(event, signer):
+        if self.is_known(event, signer):
             return DUPLICATE
         if event.hlc < entry.horizon:
             return BELOW_HORIZON
@@ -126,8 +126,10 @@ class Judge:
             if signer.newest is not None and signer.pending:
                 self._context.saw(signer.no, signer.newest)
 
-    def _is_known(self, event: Event, signer: Signer) -> bool:
+    def is_known(self, event: Event, signer: Signer) -> bool:
         """Idempotency by event id: equal clocks are looked up and the bytes compared (SSP/1 §12, step 4)."""
+        if signer.newest is None or event.hlc > signer.newest:
+            return False
         if event.event_id in signer.pending.get(event.hlc, ()):
             return True
         return any(data == event.data for _, data in log.find(self._tx, signer.no, event.hlc, event.event_id))

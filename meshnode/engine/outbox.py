@@ -11,7 +11,6 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from meshnode.engine.asking import covers
 from meshnode.engine.context import Context
 from meshnode.engine.offer import Filter, TableFilter
 from meshnode.engine.staging import Staging
@@ -230,17 +229,18 @@ def _start(outbound: Outbound, before: Outbound, at: str, now_ms: int, staged: S
 def _watermarks(context: Context, tx: Tx, offered: Filter) -> tuple[WatermarkEntry, ...]:
     """What this node has applied of the groups that the peer is offered, its own included.
 
-    Not of groups that it does not take whole, or has asked to get again: what a verdict passed over there is not here,
-    and others would believe that it is (SSP/1 §14.2, fail closed).
+    Not of groups that it does not take whole, nor of its own while it asks for them: what was passed over, or lost with
+    a disk, is not here, and others would believe that it is (SSP/1 §14.2, fail closed). What was asked for otherwise
+    holds a group back where it is claimed (`engine.whole`), so a peer that never answers silences nobody.
     """
     asked = [inbound.read_request(body) for *_, body in history.requests(tx)]
+    lost = any(request is None or request.site == context.site for request in asked)
 
     def told(each: Watermark) -> bool:
         entry = context.tables.entry(tx, each.schema, each.table)
         whole = context.policy.days(entry.table_class) == inf
-        own = each.site == context.site
-        taken = own or context.policy.scope.contains(each.schema, each.table)
-        return whole and taken and not any(covers(request, each.site, each.schema, each.table) for request in asked)
+        taken = not lost if each.site == context.site else context.policy.scope.contains(each.schema, each.table)
+        return whole and taken
 
     return tuple(
         WatermarkEntry(each.site, each.schema, each.table, each.hlc.physical, each.hlc.logical)

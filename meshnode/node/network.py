@@ -64,6 +64,7 @@ class Network:
         self._leaving: set[PeerDriver] = set()  # their links ended, jobs of theirs may still be under way
         self._heard: dict[bytes, Heard] = {}
         self._met: set[bytes] = set()  # sites that know us: no introduction for them
+        self._unknown_to: set[bytes] = set()  # sites that turned us away as strangers: an old copy of them was restored
         self._introduction: tuple[bytes, ...] = ()
         self._answer_until = 0  # pairing is answered until then
         self._generation = -1
@@ -239,7 +240,9 @@ class Network:
             driver.start()
 
     def _is_known_to(self, peer: bytes) -> bool:
-        """Whether a peer surely has our records: it greeted us once, or one of us let the other in."""
+        """Whether a peer surely has our records: it greeted us since, or one of us let the other in."""
+        if peer in self._unknown_to:
+            return False
         by_site, own = self._membership.by_site, self.settings.key.site
         pairs = ((own, peer), (peer, own))
         return peer in self._met or any(one in by_site and by_site[one].vouched_by == other for one, other in pairs)
@@ -257,6 +260,7 @@ class Network:
 
     def _greeted(self, driver: PeerDriver, hello: Hello) -> None:
         self._met.add(driver.peer)
+        self._unknown_to.discard(driver.peer)
         if not driver.link.opened_by_us:
             address = parse_address(driver.link.remote_address)
             self._finder.came_from(driver.peer, address)
@@ -288,6 +292,8 @@ class Network:
             self._heard[driver.peer] = replace(self._heard[driver.peer], linked=False, note=_why(ending))
             self._finder.unlinked(driver.peer, ending.code)
         self._asked.discard(driver.peer)
+        if ending.code is CloseCode.NOT_A_MEMBER and not ending.local:
+            self._unknown_to.add(driver.peer)
         if ending.code is CloseCode.TWIN and not ending.local:
             self._stop_publishing(driver.peer)
         logger.info("the link to %s ended: %s", short_text(driver.peer), ending.reason or ending.code)

@@ -54,7 +54,12 @@ class Group:
             self.changed = True
 
     def reject(self, hlc: Hlc) -> None:
-        """An event was rejected and will be offered again: keep the interval that is open."""
+        """An event was rejected and will be offered again: keep the interval that is open.
+
+        What is claimed already is no hole, whoever repeats it while this clock is behind: nobody need offer it again.
+        """
+        if hlc <= self.applied:
+            return
         self.rejected_low = hlc if self.rejected_low is None else min(self.rejected_low, hlc)
         self.rejected_high = hlc if self.rejected_high is None else max(self.rejected_high, hlc)
         self.changed = True

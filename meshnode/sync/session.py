@@ -400,6 +400,9 @@ class Session:
             return effects
         if self._leaving or self._sender is None:
             return effects
+        counting = self._heard.time_passed(now_ms)
+        if counting:
+            effects = [*effects, PeerWatermarks(counting)]
         return [*effects, *self._receiver.pump(self._heard), *self._sender.pump(now_ms)]
 
     def _end(self, error: ProtocolError) -> list[Effect]:

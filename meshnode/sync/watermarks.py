@@ -43,21 +43,23 @@ class HeardWatermarks:
 
     Within a link a group only rises, whatever is told later. A claim counts once every frame that the peer staged
     before it was committed here. Claims that wait are merged under the latest such frame, which can only make them
-    count later.
+    count later. A claim beyond the skew bound is absent until time has come near enough: its peer, which has told it,
+    does not tell it again on this link.
     """
 
-    __slots__ = ("_after", "_own", "_risen", "_waiting", "entries", "told")
+    __slots__ = ("_after", "_ahead", "_own", "_risen", "_waiting", "entries", "told")
 
     def __init__(self, own: bytes) -> None:
         self.entries: dict[GroupName, Told] = {}
         self.told = False  # whether any message came
         self._own = own
         self._after: After | None = None
+        self._ahead: dict[GroupName, Hlc] = {}  # beyond the skew bound when it was told
         self._waiting: dict[GroupName, Hlc] = {}
         self._risen: dict[GroupName, None] = {}  # since the last `take_risen`
 
     def take_untrusted(self, message: Watermarks, now_ms: int) -> int:
-        """Keep what rose; returns how many were beyond the skew bound, which count as absent (SSP/1 §5.1)."""
+        """Keep what rose; returns how many are beyond the skew bound, which count as absent (SSP/1 §5.1)."""
         skewed, self.told = 0, True
         if self._after is None or self._after.epoch != message.after.epoch or self._after.no < message.after.no:
             self._after = message.after
@@ -65,14 +67,18 @@ class HeardWatermarks:
             group, hlc = entry[:3], Hlc(entry.physical, entry.logical)
             if beyond_skew(hlc.physical, now_ms):
                 skewed += 1
-                continue
-            before = self.entries.get(group)
-            if len(self.entries) < TOLD_GROUPS_PER_PEER if before is None else before.hlc < hlc:
-                self.entries[group] = Told(hlc, now_ms)
-                self._risen[group] = None
-                if group[0] != self._own:  # nobody else knows what this node wrote
-                    self._waiting[group] = hlc
+                if group in self._ahead or len(self._ahead) < TOLD_GROUPS_PER_PEER:
+                    self._ahead[group] = hlc
+            else:
+                self._take(group, hlc, now_ms)
         return skewed
+
+    def time_passed(self, now_ms: int) -> int:
+        """Take what was beyond the skew bound and is within it by now; returns how many those were."""
+        near = [group for group, hlc in self._ahead.items() if not beyond_skew(hlc.physical, now_ms)]
+        for group in near:
+            self._take(group, self._ahead.pop(group), now_ms)
+        return len(near)
 
     def take_risen(self) -> dict[GroupName, Told]:
         """A bounded part of what was told since the last call, for whoever keeps it."""
@@ -91,3 +97,11 @@ class HeardWatermarks:
             return ()
         groups = list(islice(self._waiting, ENTRIES_PER_MESSAGE))
         return tuple(WatermarkEntry(*group, *self._waiting.pop(group)) for group in groups)
+
+    def _take(self, group: GroupName, hlc: Hlc, now_ms: int) -> None:
+        before = self.entries.get(group)
+        if len(self.entries) < TOLD_GROUPS_PER_PEER if before is None else before.hlc < hlc:
+            self.entries[group] = Told(hlc, now_ms)
+            self._risen[group] = None
+            if group[0] != self._own:  # nobody else knows what this node wrote
+                self._waiting[group] = hlc

@@ -219,6 +219,19 @@ def test_what_is_beyond_the_skew_bound_or_ones_own_never_counts(node: Node) -> N
     assert heard.entries == {own[:3]: Told(hlc(node, 5), node.time.now_ms)}
 
 
+def test_what_was_beyond_the_skew_bound_counts_once_time_has_come_near(node: Node) -> None:
+    """Its peer does not tell it again: a clock set wrong for a while would stall the group while the link lasts."""
+    heard = HeardWatermarks(node.site)
+    now_ms = node.time.now_ms
+    heard.take_untrusted(message(node, 0, claim(node, SKEW_MS + 5)), now_ms)
+    heard.time_passed(now_ms + 4)
+    assert (heard.entries, heard.due(EPOCH, 1)) == ({}, ())
+    heard.time_passed(now_ms + 5)
+    assert heard.due(EPOCH, 1) == (claim(node, SKEW_MS + 5),)
+    heard.time_passed(now_ms + 6)
+    assert heard.due(EPOCH, 1) == ()
+
+
 def test_many_claims_are_taken_in_parts(node: Node) -> None:
     heard = HeardWatermarks(node.site)
     claims = [claim(node, 1, table=f"t{number}") for number in range(ENTRIES_PER_MESSAGE + 1)]

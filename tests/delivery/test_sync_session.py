@@ -56,6 +56,7 @@ from meshnode.sync.effects import (
     Notice,
     PeerBye,
     PeerHello,
+    PeerWatermarks,
     Resend,
     RolledBack,
     SendControl,
@@ -509,13 +510,26 @@ def test_watermarks_are_told_once_they_changed_and_everything_is_staged() -> Non
 def test_watermarks_of_the_peer_are_kept_as_evidence() -> None:
     session = resumed()
     good = WatermarkEntry(PEER, "main", "notes", NOW, 1)
-    bad = WatermarkEntry(PEER, "main", "other", NOW + SKEW_MS + 1, 1)
+    bad = WatermarkEntry(PEER, "main", "other", NOW + SKEW_MS + 2, 1)
     effects = session.control_untrusted(wire(Watermarks(after=After(PEER_EPOCH, 0), entries=(good, bad))), NOW)
     assert session.peer_watermarks == {(PEER, "main", "notes"): Told(Hlc(NOW, 1), NOW)}
     assert only(Notice, effects).kind == "skew"
     older = WatermarkEntry(PEER, "main", "notes", NOW - 1, 0)
     session.control_untrusted(wire(Watermarks(after=After(PEER_EPOCH, 0), entries=(older,))), NOW + 1)
     assert session.peer_watermarks == {(PEER, "main", "notes"): Told(Hlc(NOW, 1), NOW)}
+
+
+def test_a_watermark_told_while_our_clock_was_behind_counts_once_it_is_right() -> None:
+    session = resumed()
+    session.events_untrusted(wire(Open(epoch=PEER_EPOCH, next=1)), NOW)
+    session.committed(Committed(PEER_EPOCH, 1, ()), NOW)
+    ahead = WatermarkEntry(THIRD, "main", "notes", NOW + SKEW_MS + 5, 0)
+    told = session.control_untrusted(wire(Watermarks(after=After(PEER_EPOCH, 0), entries=(ahead,))), NOW)
+    assert jobs(told) + jobs(session.timer(NOW + 4)) == []
+    effects = session.timer(NOW + 5)
+    assert only(PeerWatermarks, effects).entries == 1
+    assert only(Commit, effects).claims == (ahead,)
+    assert session.peer_watermarks == {(THIRD, "main", "notes"): Told(Hlc(NOW + SKEW_MS + 5, 0), NOW + 5)}
 
 
 def test_nothing_goes_to_a_peer_that_said_bye() -> None:

@@ -9,7 +9,7 @@ from support.engines import PLAIN, Bench
 from support.records import site_key
 
 from meshnode import limits
-from meshnode.engine import judge, progress
+from meshnode.engine import judge, progress, retention
 from meshnode.model.hlc import Hlc
 from meshnode.model.scope import Scope
 from meshnode.store import changes, held, notices
@@ -55,6 +55,38 @@ def test_watermark_waits_for_rejected_events(tmp_path: Path) -> None:
     bench.reopen()
     bench.deliver([low])
     assert _watermark(bench, 2) == late.hlc
+
+
+@pytest.mark.parametrize("first_peer", [2, 3], ids=["claimed", "relayed and not claimed yet"])
+def test_a_repeat_that_a_clock_set_back_rejects_opens_nothing(tmp_path: Path, first_peer: int) -> None:
+    """Nobody need offer again what is here: whoever repeats it could hold the group back for ever."""
+    bench = Bench(tmp_path)
+    bench.engine.register_table(PLAIN)
+    known = bench.event(2, 5, {"id": 1}, {})
+    assert bench.deliver([known], peer=first_peer) == ["applied"]
+    bench.time.now_ms -= 3_600_000
+    assert bench.deliver([known], peer=3) == ["rejected:skew"]
+    bench.time.now_ms += 3_600_000
+    later = bench.event(2, 6, {"id": 1}, {})
+    bench.deliver([later])
+    assert _watermark(bench, 2) == later.hlc
+
+
+def test_a_repeat_of_what_was_claimed_opens_nothing_though_it_was_taken_out(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.engine.register_table(PLAIN)
+    first, delete = bench.event(2, 5, {"id": 1}, {}), bench.event(2, 6, {"id": 1}, None)
+    bench.deliver([first, delete])
+    sweep = retention.compaction(bench.engine.context, "main", "t")
+    while sweep.step():
+        pass
+    assert sweep.events == 1
+    bench.time.now_ms -= 3_600_000
+    assert bench.deliver([first], peer=3) == ["rejected:skew"]
+    bench.time.now_ms += 3_600_000
+    later = bench.event(2, 7, {"id": 1}, {})
+    bench.deliver([later])
+    assert _watermark(bench, 2) == later.hlc
 
 
 def test_watermarks_advance_from_the_authors_own_stream_only(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from meshnode.engine import inbox, outbox
 from meshnode.engine.context import Context
 from meshnode.engine.offer import Filter
+from meshnode.engine.verify import Checked
 from meshnode.errors import CorruptStateError
 from meshnode.model.delivery import PATH, Committed
 from meshnode.sync.effects import Advance, Answer, Commit, Effect, NewEpoch, Resend
@@ -29,8 +30,13 @@ class Lane:
     offered: Filter = field(default_factory=Filter)  # what the peer may get: known once its hello was read
 
 
-def run_job(lane: Lane, job: Job) -> tuple[Reply, Committed | None]:
-    """Run one job; all of it is on disk when this returns. Raises what ends the link."""
+def run_job(
+    lane: Lane, job: Job, checked: dict[int, Sequence[Checked]] | None = None
+) -> tuple[Reply, Committed | None]:
+    """Run one job; all of it is on disk when this returns. Raises what ends the link.
+
+    `checked`: what `inbox.verify_frames` found of a `Commit` before it was queued.
+    """
     if isinstance(job, Commit):
         committed = inbox.receive(
             lane.context,
@@ -40,6 +46,7 @@ def run_job(lane: Lane, job: Job) -> tuple[Reply, Committed | None]:
             epoch=job.epoch,
             frames=job.frames,
             scope=lane.context.policy.scope,
+            checked=checked,
             claims=job.claims,
         )
         return (lambda session, now_ms: session.committed(committed, now_ms)), committed

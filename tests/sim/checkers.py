@@ -1,0 +1,527 @@
+"""What must hold in every run, whatever goes wrong: one small class each, apart from what the runs do."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
+
+from support.reference import Fact, identity, rows_of
+from support.store_jobs import Job
+
+from meshnode.codec.cose import split_untrusted
+from meshnode.engine.check import check_store
+from meshnode.errors import EnvelopeError
+from meshnode.limits import NOTICE_ROWS, REQUESTS_PER_PEER, STORED_ACK_WINDOWS, WINDOW_FRAMES
+from meshnode.model.delivery import PATH
+from meshnode.model.event import CONTENT_TYPE, Event
+from meshnode.model.frames import Batch, Records
+from meshnode.model.hlc import Hlc
+from meshnode.model.record import Vouch, parse_record_untrusted, split_record_untrusted
+from meshnode.store import delivery
+from meshnode.store.backlog import backlog
+from meshnode.store.delivery import PAST_EPOCHS, StagedRow, Stream
+from meshnode.store.log import HELD
+from meshnode.store.reoffers import EVENT
+from meshnode.store.u64 import from_sql
+from meshnode.sync.effects import Advance, Commit
+from sim.books import names_a_row
+from sim.network import Host, Side
+from sim.node import Node
+from sim.tables import SHAPES
+from sim.watch import Checker
+
+if TYPE_CHECKING:
+    from sim.world import World
+
+
+_EVENTS: Final = (delivery.EVENTS, delivery.EVENTS_AGAIN)
+
+
+def stream_between(sender: Node, receiver: Host) -> Stream | None:
+    """How the sender's database names its stream to the receiver; None where it knows nothing of it."""
+    known = sender.running.streams.get(receiver.number)
+    if known is None:
+        found = sender.query("SELECT no FROM meshnode_sites WHERE site = ?", receiver.site)
+        if not found:
+            return None
+        known = sender.running.streams[receiver.number] = Stream(receiver.site, found[0][0], PATH)
+    return known
+
+
+def name_of(event: Event) -> str:
+    """An event in a message."""
+    return f"the event of {event.site.hex()[:8]} at {tuple(event.hlc)} for {event.table} {event.key}"
+
+
+class Convergence(Checker):
+    """All live nodes end with the same events, records and rows; the rows are what profile §5 makes of the events."""
+
+    def open_ends(self) -> list[str]:
+        books, nodes = self.world.watch.books, self.world.live()
+        for node in nodes:
+            books.reread(node)
+        return self._records(nodes) or self._events(nodes) or list(self._rows(nodes))
+
+    def _records(self, nodes: list[Node]) -> list[str]:
+        kept = [set(node.query("SELECT record FROM meshnode_records WHERE verified = 1")) for node in nodes]
+        every = set[Any]().union(*kept)
+        return [
+            f"node {node.number} lacks {len(every - records)} records"
+            for node, records in zip(nodes, kept, strict=True)
+            if every - records
+        ]
+
+    def _events(self, nodes: list[Node]) -> list[str]:
+        if self.world.plan.compacts:
+            return []  # each node may have dropped others: only the rows have to be equal
+        books = self.world.watch.books
+        every = {data for node in nodes for data in books.held[node.number].events if self._counts(data)}
+        found = []
+        for node in nodes:
+            missing = every - books.held[node.number].events.keys()
+            if missing:
+                first = min(map(books.events.__getitem__, missing), key=lambda event: event.rank)
+                found.append(f"node {node.number} lacks {len(missing)} events, first {name_of(first)}")
+        return found
+
+    def _counts(self, data: bytes) -> bool:
+        return names_a_row(self.world.watch.books.events[data])
+
+    def _rows(self, nodes: list[Node]) -> Iterator[str]:
+        books = self.world.watch.books
+        facts = [
+            Fact(event.site, event.event_id, event.table, event.key or {}, event.columns, (*event.hlc,))
+            for data in {data for node in nodes for data in books.held[node.number].events}
+            for event in [books.events[data]]
+            if names_a_row(event)
+        ]
+        for table, shape in SHAPES.items():
+            names = sorted(shape.columns)
+            expected = {
+                key: [row.columns.get(name) for name in names] for key, row in rows_of(facts, table, shape).items()
+            }
+            for node in nodes:
+                sql = f"SELECT id, {', '.join(names)} FROM {table}"
+                shown = {identity({"id": row[0]}): list(row[1:]) for row in node.query(sql)}
+                for key in sorted(shown.keys() | expected.keys()):
+                    if shown.get(key) != expected.get(key):
+                        wanted = f"{shown.get(key)}, not {expected.get(key)}"
+                        yield f"row {key} of {table} at node {node.number} is {wanted}"
+
+
+class Settled(Checker):
+    """Once nothing fails any more, nothing stays in flight, to be offered again, or asked for."""
+
+    def open_ends(self) -> list[str]:
+        found = []
+        for node in self.world.live():
+            for peer in self.world.live():
+                if peer is node or not node.is_linked(peer):
+                    continue
+                open_with = backlog(node, peer.site, PATH, lambda _schema, _table: True)
+                waiting = open_with.reoffers - self._over_quota(node, peer)
+                behind = open_with.events_behind + open_with.records_behind - open_with.reoffers
+                if waiting or behind or open_with.staged or open_with.unanswered or open_with.requests:
+                    found.append(f"node {node.number} for node {peer.number}: {open_with}")
+        return found
+
+    def _over_quota(self, node: Node, peer: Node) -> int:
+        """What the peer goes on rejecting: events for tables that nobody has, beyond what one site may hold."""
+        stream = stream_between(node, peer)
+        if stream is None:
+            return 0
+        names = ", ".join(f"'{name}'" for name in SHAPES)
+        sql = (
+            "SELECT count(*) FROM meshnode_reoffers AS r JOIN meshnode_log AS l ON l.position = r.position"
+            " JOIN meshnode_tables AS t ON t.no = l.table_no"
+            f" WHERE r.site_no = ? AND r.path = ? AND r.kind = ? AND t.name NOT IN ({names})"
+        )
+        return int(node.query(sql, *stream.key, EVENT)[0][0])
+
+
+class CursorsBehindPeers(Checker):
+    """A cursor never passes what its peer does not hold, or has a reason not to hold (profile §8)."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._passed: dict[tuple[int, int], tuple[bytes, int]] = {}
+        self._epochs: dict[bytes, int] = {}  # the receiver's disk when the epoch was first seen
+
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
+        if isinstance(job, Advance) and side is not None and isinstance(side.peer, Node):
+            # On a link that came after the receiver's disk was replaced, whatever the stream goes on from is there.
+            met = side.made_us >= side.peer.replaced_us and job.room > 0
+            self._check(node, side.peer, met=met)
+
+    def booted(self, node: Node) -> None:
+        for other in self.world.nodes:
+            if other is not node and other.is_up:
+                for pair in ((node, other), (other, node)):
+                    self._passed.pop((pair[0].number, pair[1].number), None)
+                    self._check(*pair)
+
+    def at_rest(self) -> None:
+        self._passed.clear()
+        self._epochs.clear()
+        for sender in self.world.live():
+            for receiver in self.world.live():
+                if sender is not receiver:
+                    self._check(sender, receiver)
+
+    def _check(self, sender: Node, receiver: Node, *, met: bool = False) -> None:
+        stream = stream_between(sender, receiver)
+        outbound = delivery.read_outbound(sender, stream) if stream else None
+        if stream is None or outbound is None or not receiver.is_up:
+            return
+        pair = (sender.number, receiver.number)
+        if self._epochs.setdefault(outbound.epoch, receiver.disks) != receiver.disks:
+            if not met:
+                return  # the receiver's disk is another one: what is passed will be sent again when they meet
+            self._epochs[outbound.epoch] = receiver.disks
+            self._passed.pop(pair, None)
+        epoch, passed = self._passed.get(pair, (b"", 0))
+        if epoch != outbound.epoch or passed > outbound.cursor:
+            passed = 0
+        self._passed[pair] = (outbound.epoch, outbound.cursor)
+        books = self.world.watch.books
+        held = books.held[sender.number]
+        for position in range(passed + 1, outbound.cursor + 1):
+            data = held.data_at(position)
+            if data is not None and data not in books.held[receiver.number].events:
+                self._account_for(sender, receiver, stream, position, books.events[data])
+
+    def _account_for(self, sender: Node, receiver: Node, stream: Stream, position: int, event: Event) -> None:
+        books = self.world.watch.books
+        if (
+            event.site == receiver.site
+            or books.may_lack(receiver, event)
+            or event.data in books.held[receiver.number].gone
+        ):
+            return
+        if not sender.query("SELECT 1 FROM meshnode_log WHERE position = ?", position):
+            return  # taken out since
+        again = sender.query(
+            "SELECT 1 FROM meshnode_reoffers WHERE site_no = ? AND path = ? AND kind = ? AND position = ?",
+            *stream.key,
+            EVENT,
+            position,
+        )
+        if again or any(position in row.items.positions for row in staged_rows(sender, stream)):
+            return
+        if receiver.query("SELECT 1 FROM meshnode_requests"):
+            return  # it has asked for what it dropped before
+        self.fail(
+            f"the cursor of node {sender.number} for node {receiver.number} passed {name_of(event)} at position "
+            f"{position}, which is not there"
+        )
+
+
+def staged_rows(sender: Node, stream: Stream) -> list[StagedRow]:
+    """What the sender has in flight."""
+    outbound = delivery.read_outbound(sender, stream)
+    return delivery.read_staged(sender, stream, outbound) if outbound else []
+
+
+class NothingAcknowledgedIsLost(Checker):
+    """What a node acknowledged stays in its log, or its removal is on record, whatever dies (NEOTH commit contract)."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._acknowledged: defaultdict[int, set[bytes]] = defaultdict(set)
+        self._staged: dict[int, dict[int, StagedRow]] = {}
+
+    def before(self, node: Node, name: str, side: Side | None, job: Job | None) -> None:
+        if isinstance(job, Advance) and job.settled and side is not None:
+            stream = stream_between(node, side.peer)
+            self._staged[node.number] = {row.no: row for row in staged_rows(node, stream)} if stream else {}
+
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
+        if not isinstance(job, Advance) or side is None or not isinstance(side.peer, Node):
+            return
+        books, peer = self.world.watch.books, side.peer
+        for ack in job.settled:
+            row = self._staged[node.number].get(ack.no)
+            if row is None or row.digest != ack.digest or row.items.kind not in _EVENTS:
+                continue
+            for index, position in enumerate(row.items.positions):
+                data = books.held[node.number].data_at(position)
+                if data is not None and index not in ack.rejected and data in books.held[peer.number].events:
+                    self._acknowledged[peer.number].add(data)
+
+    def booted(self, node: Node) -> None:
+        self._check(node)
+
+    def restored(self, node: Node) -> None:
+        self._acknowledged[node.number].clear()
+
+    def at_rest(self) -> None:
+        for node in self.world.live():
+            self._check(node)
+
+    def _check(self, node: Node) -> None:
+        books = self.world.watch.books
+        gone = self._acknowledged[node.number] - books.held[node.number].events.keys()
+        lost = [books.events[data] for data in gone - books.held[node.number].gone]
+        if lost:
+            first = name_of(min(lost, key=lambda event: event.rank))
+            self.fail(f"node {node.number} acknowledged {len(lost)} events that it does not hold, first {first}")
+
+
+class PositionsUsedOnce(Checker):
+    """A position of a log names one event for ever, removed or not (profile §1)."""
+
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
+        self._check(node)
+
+    def booted(self, node: Node) -> None:
+        self._check(node)
+
+    def _check(self, node: Node) -> None:
+        reused = self.world.watch.books.held[node.number].reused
+        if reused:
+            self.fail(f"node {node.number} gave out the log positions {sorted(reused)} twice")
+
+
+class WatermarksTrue(Checker):
+    """Of a group, all at or below its watermark is there, or has a reason not to be (profile §6, SSP/1 §14.2)."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._claimed: defaultdict[int, dict[tuple[bytes, str], Hlc]] = defaultdict(dict)
+
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
+        if job is None or isinstance(job, Commit):
+            self._check(node)
+
+    def booted(self, node: Node) -> None:
+        self._claimed[node.number].clear()
+        self._check(node)
+
+    def at_rest(self) -> None:
+        for node in self.world.live():
+            self._claimed[node.number].clear()
+            self._check(node)
+
+    def _check(self, node: Node) -> None:
+        books, known = self.world.watch.books, self._claimed[node.number]
+        for group, hlc in watermarks_of(node).items():
+            before = known.get(group)
+            if hlc == before:
+                continue
+            known[group] = hlc
+            for event in books.authored.get(group[0], ()):
+                if event.table == group[1] and event.hlc <= hlc and event.data not in books.held[node.number].events:
+                    self._account_for(node, event, hlc)
+
+    def _account_for(self, node: Node, event: Event, hlc: Hlc) -> None:
+        books = self.world.watch.books
+        # What was compacted or taken back anywhere need not be sent from there: no row needs it, or none may have it.
+        if books.may_lack(node, event) or event.data in books.at_risk or books.taken_out_anywhere(event.data):
+            return
+        if any(other.hlc > event.hlc for other in takewhile(event.__ne__, books.authored[event.site])):
+            return  # its author lost a disk, and wrote below its own claims before anybody told it
+        if event.table in node.dropped:
+            return  # it was told to leave it out, which is a verdict too; what it asked for since is on its way
+        hostile = self.world.hostile
+        if hostile is not None and (event.site, event.table) in hostile.lies.claimed:
+            return  # a member's claim is believed: evidence that decides nothing
+        self.fail(f"node {node.number} claims {tuple(hlc)} and lacks {name_of(event)}")
+
+
+def watermarks_of(node: Node) -> dict[tuple[bytes, str], Hlc]:
+    """What a node claims, by site and table."""
+    rows = node.query(
+        "SELECT s.site, t.name, w.physical, w.logical FROM meshnode_watermarks AS w"
+        " JOIN meshnode_sites AS s ON s.no = w.site_no JOIN meshnode_tables AS t ON t.no = w.table_no"
+    )
+    return {(site, table): Hlc(from_sql(physical), from_sql(logical)) for site, table, physical, logical in rows}
+
+
+class HonestGroupsMove(Checker):
+    """At rest every live node claims each honest author's groups up to their last event (SSP/1 §14.2)."""
+
+    def open_ends(self) -> list[str]:
+        books, nodes = self.world.watch.books, self.world.live()
+        # Who lost a disk knows of its own writes only what peers gave back, and claims nothing until it writes again.
+        authors = {node.site: node.number for node in nodes if node.disks == 1}
+        found = []
+        for node in nodes:
+            claimed = watermarks_of(node)
+            newest: dict[tuple[bytes, str], Hlc] = {}
+            for data in books.held[node.number].events:
+                event = books.events[data]
+                group = (event.site, event.table)
+                newest[group] = max(newest.get(group, event.hlc), event.hlc)
+            for group, hlc in sorted(newest.items()):
+                if group[0] in authors and group[1] in SHAPES and claimed.get(group, Hlc(0, 0)) < hlc:
+                    author, at = authors[group[0]], claimed.get(group)
+                    found.append(f"node {node.number} claims {at} of {group[1]} by node {author}, not {tuple(hlc)}")
+        return found
+
+
+class NoClockReuse(Checker):
+    """An honest site never gives one clock to two events, unless its disk was lost with the first (SSP/1 §13.5)."""
+
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
+        self._check(node)
+
+    def booted(self, node: Node) -> None:
+        self._check(node)
+
+    def _check(self, node: Node) -> None:
+        books = self.world.watch.books
+        for event, other in books.clocks_reused.pop(node.number, ()):
+            if other.data not in books.at_risk:
+                self.fail(f"node {node.number} gave one clock to two events: {name_of(event)} and {name_of(other)}")
+
+
+class RecordsFirst(Checker):
+    """An event never comes to a node before the vouch for its signer was offered to that node (profile §8)."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._vouched: defaultdict[int, set[bytes]] = defaultdict(set)
+
+    def booted(self, node: Node) -> None:
+        for (record,) in node.query("SELECT record FROM meshnode_records"):
+            self._learn(node, record)
+
+    def restored(self, node: Node) -> None:
+        self._vouched[node.number].clear()
+
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
+        if name in ("record", "introduce"):
+            self.booted(node)
+        if not isinstance(job, Commit) or side is None or not isinstance(side.peer, Node):
+            return
+        for frame in job.frames:
+            if isinstance(frame.content, Records):
+                for record in frame.content.records:
+                    self._learn(node, record)
+            elif isinstance(frame.content, Batch):
+                for data in frame.content.events:
+                    self._check(node, side.peer, data)
+
+    def _learn(self, node: Node, data: bytes) -> None:
+        site = _site_vouched_for(data)
+        if site is not None:
+            self._vouched[node.number].add(site)
+
+    def _check(self, node: Node, peer: Node, data: bytes) -> None:
+        try:
+            signer = split_untrusted(data, CONTENT_TYPE).kid
+        except EnvelopeError:
+            return
+        if signer not in self._vouched[node.number]:
+            self.fail(f"node {peer.number} sent node {node.number} an event of {signer.hex()[:8]} before its vouch")
+
+
+@lru_cache(maxsize=10_000)
+def _site_vouched_for(data: bytes) -> bytes | None:
+    try:
+        record = parse_record_untrusted(split_record_untrusted(data), data)
+    except EnvelopeError:
+        return None
+    return record.body.site if isinstance(record.body, Vouch) else None
+
+
+class FrontierIsOurs(Checker):
+    """A node's own slot of the causal frontier counts the batches that it staged, whatever peers say (NEOTH)."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._before: dict[int, int | None] = {}
+
+    def before(self, node: Node, name: str, side: Side | None, job: Job | None) -> None:
+        if isinstance(job, Commit):
+            self._before[node.number] = self._slot(node)
+
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
+        if isinstance(job, Commit):
+            before, now = self._before[node.number], self._slot(node)
+            if now != before:
+                self.fail(f"what a peer sent moved the own slot of node {node.number} from {before} to {now}")
+
+    def _slot(self, node: Node) -> int | None:
+        found = node.query("SELECT counter FROM meshnode_frontier WHERE site = ?", node.site)
+        return int(found[0][0]) if found else None
+
+
+class Bounded(Checker):
+    """Tables that peers make grow stay within their bounds (profile §12)."""
+
+    EVERY: Final = 50  # jobs
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._jobs = 0
+
+    def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
+        self._jobs += 1
+        if self._jobs % self.EVERY == 0:
+            self._check(node)
+
+    def at_rest(self) -> None:
+        for node in self.world.live():
+            self._check(node)
+
+    def _check(self, node: Node) -> None:
+        per_stream = {
+            "meshnode_staged": WINDOW_FRAMES,
+            "meshnode_acks": STORED_ACK_WINDOWS * WINDOW_FRAMES,
+            "meshnode_epochs": PAST_EPOCHS,
+            "meshnode_answers": REQUESTS_PER_PEER,
+        }
+        for table, bound in per_stream.items():
+            sql = f"SELECT max(n) FROM (SELECT count(*) AS n FROM {table} GROUP BY site_no, path)"
+            self._compare(node, table, sql, bound)
+        self._compare(node, "notices", "SELECT count(*) FROM meshnode_notices", NOTICE_ROWS)
+        offered = (
+            "SELECT (SELECT count(*) FROM meshnode_log) + (SELECT count(*) FROM meshnode_records)"
+            " + (SELECT coalesce(sum(last - first + 1), 0) FROM meshnode_removed)"
+        )
+        again = "SELECT max(n) FROM (SELECT count(*) AS n FROM meshnode_reoffers GROUP BY site_no, path)"
+        self._compare(node, "re-offers", again, int(node.query(offered)[0][0]))
+        for end in node.running.ends.values():
+            if end.session.in_flight > WINDOW_FRAMES:
+                self.fail(f"a session of node {node.number} has {end.session.in_flight} frames in flight")
+
+    def _compare(self, node: Node, what: str, sql: str, bound: int) -> None:
+        found = node.query(sql)[0][0] or 0
+        if found > bound:
+            self.fail(f"node {node.number} keeps {found} rows of {what}, beyond {bound}")
+
+
+class CheckIsClean(Checker):
+    """What `meshnode check` recomputes from the log is what the node has, and SQLite finds its file whole."""
+
+    def at_rest(self) -> None:
+        for node in self.world.live():
+            context = node.running.context
+            with context.transaction() as tx:
+                found = check_store(tx, context.env.sqlite, context.membership.key_of)
+            if found.count:
+                first = found.differences[0]
+                self.fail(f"node {node.number}: {found.count} differences, first {first}")
+            held = node.query("SELECT count(*) FROM meshnode_log WHERE state = ?", HELD)[0][0]
+            if held and not self.world.has_strangers:
+                self.fail(f"node {node.number} still holds {held} events for tables that it has")
+
+
+CHECKERS: Final[tuple[type[Checker], ...]] = (
+    PositionsUsedOnce,
+    CursorsBehindPeers,
+    NothingAcknowledgedIsLost,
+    WatermarksTrue,
+    NoClockReuse,
+    RecordsFirst,
+    FrontierIsOurs,
+    Bounded,
+    Convergence,
+    HonestGroupsMove,
+    Settled,
+    CheckIsClean,
+)
