@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-_SHOWN = ("table", "key", "columns", "rows", "withheld")
+_SHOWN = ("table", "key", "columns", "rows", "withheld", "unusable")
 
 
 async def _list(options: argparse.Namespace) -> list[TableView]:
@@ -75,4 +75,5 @@ def _shown(table: TableView) -> dict[str, object]:
         "columns": {column.name: column.type for column in table.columns},
         "rows": table.rows,
         "withheld": table.withheld,
+        **({"unusable": table.unusable} if table.unusable else {}),
     }

@@ -16,7 +16,7 @@ from meshnode.engine.environment import Environment
 from meshnode.model.hlc import Hlc
 from meshnode.model.membership import Membership
 from meshnode.model.site import SiteKey
-from meshnode.store import log, meta, takebacks
+from meshnode.store import log, meta, notices, takebacks
 from meshnode.store.database import Database, Tx
 from meshnode.store.destinations import open_destination
 from meshnode.store.materialize import TransactionLostError
@@ -87,18 +87,19 @@ class Context:
 
         The row at fault is then withheld. Whoever commits events uses this rather than `transaction`.
         """
-        losses, self._restartable = 0, True
+        self._restartable = True
         try:
             while True:
                 try:
                     with self.transaction() as tx:
                         return work(tx)
                 except TransactionLostError as lost:
-                    losses += 1
-                    self.barred[(lost.table_no, None if losses > _ROLLBACKS_PER_JOB else lost.row)] += 1
+                    too_many = self.barred.total() >= _ROLLBACKS_PER_JOB
+                    self.barred[(lost.table_no, None if too_many else lost.row)] += 1
         finally:
             self._restartable = False
-            self.barred.clear()
+            if not self.is_behind:  # what is done in several transactions begins again, and comes to that row again
+                self.barred.clear()
 
     def _load(self, tx: Tx) -> None:
         self.mesh_id = meta.read_bytes(tx, meta.MESH_ID)
@@ -187,6 +188,7 @@ class Context:
                 self.surface(tx, "table-unusable", None, opened, table=entry.text)
                 self._destinations[entry.no] = None
             else:
+                notices.end(tx, "table-unusable", table=entry.text)
                 self._destinations[entry.no] = opened
         return self._destinations[entry.no]
 

@@ -6,13 +6,16 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from support.engines import Bench
+from support.engines import Bench, members
 from support.mesh_context import START_MS
+from support.records import site_key
 
-from meshnode.engine import retention
+from meshnode.engine import growth, rebuild, retention, takeback
 from meshnode.engine.check import check_store
 from meshnode.engine.registry import TableSpec
+from meshnode.engine.standing import take_effect
 from meshnode.model.hlc import Hlc
+from meshnode.store.database import Tx
 
 OWN_NUMBERS = TableSpec("main", "t", own_numbers=True)
 
@@ -40,6 +43,19 @@ def follow(bench: Bench) -> None:
 
 def differences(bench: Bench) -> list[str]:
     return [each.what for each in bench.read(check_store, sqlite3, bench.membership.key_of).differences]
+
+
+def retire(bench: Bench, gone: int) -> None:
+    """What one of the sites 1 to 3 wrote is no longer acceptable."""
+    context, before = bench.engine.context, bench.membership
+    after = members([site_key(number).public_key for number in (1, 2, 3) if number != gone])
+
+    def change(tx: Tx) -> None:
+        context.set_membership(after)
+        take_effect(context, tx, before, after)
+
+    context.transact(change)
+    bench.membership = after
 
 
 @pytest.mark.parametrize(
@@ -147,4 +163,51 @@ def test_a_key_that_takes_more_values_under_the_same_type_is_another_key(
     assert bench.get({"id": key}) == {}
     migrate(bench, "DROP TABLE t", f"CREATE TABLE t {before}")
     assert bench.rows() == {}
+    assert differences(bench) == []
+
+
+def test_a_take_back_ends_where_a_trigger_rolls_its_rows_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has many transactions, and each RAISE(ROLLBACK) makes it begin again: the row is known by then."""
+    monkeypatch.setattr(takeback, "STEPS_AT_ONCE", 1)
+    body = "WHEN new.b IS NULL BEGIN SELECT RAISE(ROLLBACK, 'no'); END"
+    bench = registered(
+        tmp_path,
+        "CREATE TABLE t (id PRIMARY KEY, a, b)",
+        f"CREATE TRIGGER inserted BEFORE INSERT ON t {body}",
+        f"CREATE TRIGGER updated BEFORE UPDATE ON t {body}",
+    )
+    bench.deliver([bench.event(2, 1, {"id": number}, {"a": 1}) for number in range(20)])
+    bench.deliver([bench.event(3, 2, {"id": number}, {"b": 1}) for number in range(20)])
+    bench.deliver([bench.event(2, 3, {"id": 7}, {"b": 2})])
+    assert len(bench.rows()) == 20
+    retire(bench, 3)
+    steps = 0
+    while bench.engine.follow_schema():
+        steps += 1
+        assert steps < 500
+    assert [row.key for row in bench.rows().values()] == [{"id": 7}]
+    assert differences(bench) == []
+
+
+def test_what_was_held_is_in_a_rebuild_that_had_read_past_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table was dropped, a site retired meanwhile, and its rows are rebuilt in steps once the table is there."""
+    monkeypatch.setattr(growth, "STEPS_AT_ONCE", 2)  # one looks at the rows, the other reads the log
+    monkeypatch.setattr(rebuild, "BATCH_EVENTS", 2)
+    bench = registered(tmp_path, "CREATE TABLE t (id PRIMARY KEY, a, b)")
+    bench.deliver([bench.event(3, number, {"id": number}, {"a": number}) for number in range(20)])
+    bench.deliver([bench.event(2, 9000, {"id": 1}, {"b": "late"})])
+    bench.sql("DROP TABLE t")
+    bench.deliver([])
+    retire(bench, 2)
+    later = [bench.event(3, 100 + number, {"id": number}, {"a": "held"}) for number in range(10, 19)]
+    later.append(bench.event(3, 200, {"id": 19}, None))
+    assert set(bench.deliver(later, author_stream=False)) == {"held"}
+    bench.sql("CREATE TABLE t (id PRIMARY KEY, a, b)")
+    bench.deliver([])
+    while bench.engine.follow_schema():
+        pass
+    assert bench.sql("SELECT id, a FROM t ORDER BY id") == [
+        *((number, number) for number in range(10)),
+        *((number, "held") for number in range(10, 19)),
+    ]
     assert differences(bench) == []
