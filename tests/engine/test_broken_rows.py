@@ -1,0 +1,69 @@
+"""Rows that the application's triggers, functions or values break, or whose events are gone; each failed before."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from support.engines import PLAIN, Bench, members
+from support.mesh_context import START_MS
+from support.records import site_key
+
+from meshnode.engine import takeback
+from meshnode.engine.check import check_store
+from meshnode.engine.standing import take_effect
+from meshnode.model.hlc import Hlc
+from meshnode.store import history
+from meshnode.store.database import Tx
+
+KEYS = [site_key(number).public_key for number in (1, 2, 3)]
+
+
+def follow(bench: Bench) -> int:
+    steps = 0
+    while bench.engine.follow_schema():
+        steps += 1
+        assert steps < 1000
+    return steps
+
+
+def differences(bench: Bench) -> list[str]:
+    return [each.what for each in bench.read(check_store, sqlite3, bench.membership.key_of).differences]
+
+
+def judge(bench: Bench, cutoffs: dict[int, int]) -> None:
+    """The membership in which these sites are cut off so many milliseconds after the start."""
+    cut = {site_key(number).site: Hlc(START_MS + after, 0) for number, after in cutoffs.items()}
+    context, following = bench.engine.context, members(KEYS, cutoffs=cut)
+
+    def work(tx: Tx) -> None:
+        before = context.membership
+        context.set_membership(following)
+        take_effect(context, tx, before, following)
+
+    context.transact(work)
+    bench.membership = following
+
+
+def test_standing_that_returns_while_events_are_taken_back_leaves_no_row_on_an_event_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(takeback, "STEPS_AT_ONCE", 0)
+    bench = Bench(tmp_path)
+    bench.engine.register_table(PLAIN)
+    kept, gone = bench.event(3, 1, {"id": 1}, {"a": "early"}), bench.event(3, 8, {"id": 2}, {"a": "late"})
+    bench.deliver([kept, gone])
+    judge(bench, {3: 5})
+    assert bench.engine.follow_schema()  # the event has left the log, its row stands
+    number = bench.sql("SELECT no FROM meshnode_sites WHERE site = ?", site_key(3).site)[0][0]
+    bench.sql("INSERT INTO meshnode_inbound (site_no, path, epoch, next, first) VALUES (?, 0, x'00', 2, 0)", number)
+    requests = len(bench.read(history.requests))
+    judge(bench, {})
+    follow(bench)
+    assert bench.sql("SELECT id, a FROM t") == [(1, "early")]
+    assert differences(bench) == []
+    assert len(bench.read(history.requests)) > requests  # what was taken out is asked for again
+    bench.deliver([gone])
+    assert bench.sql("SELECT id, a FROM t ORDER BY id") == [(1, "early"), (2, "late")]
+    assert differences(bench) == []
