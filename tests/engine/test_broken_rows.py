@@ -67,3 +67,53 @@ def test_standing_that_returns_while_events_are_taken_back_leaves_no_row_on_an_e
     bench.deliver([gone])
     assert bench.sql("SELECT id, a FROM t ORDER BY id") == [(1, "early"), (2, "late")]
     assert differences(bench) == []
+
+
+def test_rows_that_share_a_job_with_many_that_roll_it_back_are_shown_without_what_was_taken_back(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path)
+    bench.engine.register_table(PLAIN)
+    bench.deliver([bench.event(3, number, {"id": number}, {"a": number}) for number in range(100)], author_stream=False)
+    late = [bench.event(2, 1000 + number, {"id": number}, {"a": -number}) for number in range(1, 100)]
+    bench.deliver(late, author_stream=False)
+    bench.sql("CREATE TRIGGER g BEFORE INSERT ON t WHEN new.id % 9 = 7 BEGIN SELECT RAISE(ROLLBACK, 'no'); END")
+    judge(bench, {2: 5})
+    assert bench.sql("SELECT * FROM t WHERE a < 0") == []
+    follow(bench)
+    assert bench.sql("SELECT id, a FROM t ORDER BY id") == [
+        (number, number) for number in range(100) if number % 9 != 7
+    ]
+    assert not bench.engine.context.is_behind
+    assert differences(bench) == []
+
+
+def test_rows_that_cannot_even_be_taken_out_of_sql_say_so_and_are_tried_a_bounded_number_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    bench.engine.register_table(PLAIN)
+    bench.deliver([bench.event(3, number, {"id": number}, {"a": number}) for number in range(60)], author_stream=False)
+    for event in ("INSERT", "UPDATE", "DELETE"):
+        bench.sql(f"CREATE TRIGGER g{event} BEFORE {event} ON t BEGIN SELECT RAISE(ROLLBACK, 'no'); END")
+    begun = 0
+    load = type(bench.engine.context)._load
+
+    def counted(*arguments: object) -> None:
+        nonlocal begun
+        begun += 1
+        load(*arguments)
+
+    monkeypatch.setattr(type(bench.engine.context), "_load", counted)
+    late = [bench.event(2, 1000 + number, {"id": number}, {"a": -1}) for number in range(60)]
+    assert bench.deliver(late, author_stream=False) == ["applied"] * 60
+    follow(bench)
+    assert begun < 4 * 60
+    reasons = {row[0] for row in bench.sql("SELECT reason FROM meshnode_rows")}
+    assert reasons == {"a trigger rolled back the whole batch; its old values stay"}
+    for event in ("INSERT", "UPDATE", "DELETE"):
+        bench.sql(f"DROP TRIGGER g{event}")
+    bench.deliver([])
+    follow(bench)
+    assert bench.sql("SELECT DISTINCT a FROM t") == [(-1,)]
+    assert differences(bench) == []
