@@ -52,6 +52,7 @@ class Context:
         self.barred: Counter[tuple[int, bytes | None]] = Counter()
         self.surfaced: deque[Notice] = deque(maxlen=_SURFACED_KEPT)
         self.snapshot: Snapshot | None = None
+        self.untried = False  # rows wait because others of their table undid their job too often
         self.behind_schema = False  # rows are still to be brought up to a changed schema
         self.work: dict[str, object] = {}  # what is done in several transactions, as far as it is; a failed one ends it
         self.on_schema_change: Callable[[Tx], None] = lambda _tx: None
@@ -60,6 +61,7 @@ class Context:
         self._membership_saved = False
         self._restartable = False
         self._schema_changed = True
+        self._followed_version = -1  # of the schema that was last looked at in a transaction that committed
         self._saved: tuple[Hlc, int, int] | None = None
         with self.transaction():
             pass
@@ -77,6 +79,8 @@ class Context:
                 yield tx
                 surfaced = self._save(tx)
             self._membership_saved = True
+            if not self._schema_changed:
+                self._followed_version = self.schema_version
             self.surfaced.extend(surfaced)
         except BaseException:
             self._stale = True
@@ -95,10 +99,11 @@ class Context:
                         return work(tx)
                 except TransactionLostError as lost:
                     too_many = self.barred.total() >= _ROLLBACKS_PER_JOB
+                    self.untried = self.untried or too_many
                     self.barred[(lost.table_no, None if too_many else lost.row)] += 1
         finally:
             self._restartable = False
-            if not self.is_behind:  # what is done in several transactions begins again, and comes to that row again
+            if not self.is_rewriting:  # what is done in several transactions begins again, and comes to that row again
                 self.barred.clear()
 
     def _load(self, tx: Tx) -> None:
@@ -111,7 +116,7 @@ class Context:
         self.notices = NoticeBook()
         self._newest: dict[int, Hlc] = {}
         self._destinations: dict[int, Destination | None] = {}
-        self.schema_version = -1
+        self.schema_version = self._followed_version  # what a failed transaction looked at is looked at again
         self.work.clear()
         self.taking_back = bool(takebacks.pending(tx))  # events that are no longer acceptable are still to be taken out
         self.next_position = meta.read_counter(tx, meta.NEXT_POSITION)
@@ -154,7 +159,12 @@ class Context:
 
     @property
     def is_behind(self) -> bool:
-        """Whether rows wait for further transactions, to follow the schema or the membership."""
+        """Whether rows wait for further transactions."""
+        return self.is_rewriting or self.untried
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether they wait to follow the schema or the membership."""
         return self.behind_schema or self.taking_back
 
     # --- membership
