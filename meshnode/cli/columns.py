@@ -88,6 +88,8 @@ async def find_table(operations: Operations, text: str) -> TableView:
     if wanted not in tables:
         hint = _nearest(wanted, tables) or "; `meshnode table list` shows them"
         raise NotFoundError(f"no table {wanted!r} takes part in the mesh{hint}")
+    if tables[wanted].unusable:
+        raise NotFoundError(f"table {wanted!r} cannot be used as it stands: {tables[wanted].unusable}")
     return tables[wanted]
 
 

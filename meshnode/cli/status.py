@@ -33,8 +33,11 @@ def _print(status: Status) -> None:
     print(f"{printable(status.name)!r} ({status.short}), {status.role} of mesh {status.mesh_tag}: {running}")
     print(f"home {status.home}, database {status.database}")
     print(f"{status.tables} tables, {status.rows} rows, {status.events} events, {status.held} held")
+    for table, why in status.unusable.items():
+        print(f"table {cell(table)} takes no part as it stands: {cell(why)}")
     for table, events in status.waiting.items():
-        print(f"{events} events wait for table {cell(table)}: add it with `meshnode table add {cell(table)} …`")
+        until = "is mended" if table in status.unusable else f"is added: `meshnode table add {cell(table)} …`"
+        print(f"events that wait until table {cell(table)} {until}: {events}")
     if status.running:
         print(f"discovery: {printable(status.discovery)}" if status.online else "cut off: it has no links on purpose")
     if not status.publishing:

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-_SHOWN = ("table", "class", "key", "columns", "rows", "withheld")
+_SHOWN = ("table", "class", "key", "columns", "rows", "withheld", "unusable")
 
 
 async def _list(options: argparse.Namespace) -> list[TableView]:
@@ -96,4 +96,5 @@ def _shown(table: TableView) -> dict[str, object]:
         "columns": {column.name: column.type for column in table.columns},
         "rows": table.rows,
         "withheld": table.withheld,
+        **({"unusable": table.unusable} if table.unusable else {}),
     }

@@ -13,7 +13,7 @@ from meshnode.engine.write import LocalChange, write_changes
 from meshnode.limits import BATCH_EVENTS, PAYLOAD_COLUMNS
 from meshnode.model.hlc import tick
 from meshnode.store import held, rows
-from meshnode.store.database import Tx
+from meshnode.store.database import Tx, UnreadableText
 from meshnode.store.tables import Destination, quote
 
 
@@ -58,7 +58,8 @@ def _read(tx: Tx, destination: Destination, after: tuple[Any, ...] | None) -> li
     key = [quote(column.name) for column in destination.key]
     names = ", ".join([*key, *map(quote, destination.columns)])
     listed = ", ".join(key)
-    beyond = f"({listed}) > ({', '.join('?' * len(key))})" if after is not None else "1"
+    places = ["CAST(? AS TEXT)" if isinstance(value, UnreadableText) else "?" for value in after or ()]
+    beyond = f"({listed}) > ({', '.join(places)})" if after is not None else "1"
     present = " AND ".join(f"{name} IS NOT NULL" for name in key)
     sql = f"SELECT {names} FROM {destination.quoted} WHERE {present} AND {beyond} ORDER BY {listed} LIMIT ?"  # noqa: S608
     return list(tx.execute(sql, (*(after or ()), BATCH_EVENTS)).fetchall())
@@ -76,7 +77,9 @@ def _columns(destination: Destination, row: Sequence[Any]) -> Iterator[dict[str,
     carried = {
         name: value
         for name, value in zip(destination.columns, values, strict=True)
-        if value is not None and not (isinstance(value, float) and not math.isfinite(value))
+        if not (
+            value is None or isinstance(value, UnreadableText) or (type(value) is float and not math.isfinite(value))
+        )
     }
     names = list(carried)
     for start in range(0, max(len(names), 1), PAYLOAD_COLUMNS):

@@ -16,7 +16,7 @@ from meshnode.engine.environment import Environment
 from meshnode.model.hlc import Hlc
 from meshnode.model.membership import Membership
 from meshnode.model.site import SiteKey
-from meshnode.store import log, meta, policies, takebacks
+from meshnode.store import log, meta, notices, policies, takebacks
 from meshnode.store.database import Database, Tx
 from meshnode.store.destinations import open_destination
 from meshnode.store.materialize import TransactionLostError
@@ -55,6 +55,7 @@ class Context:
         self.barred: Counter[tuple[int, bytes | None]] = Counter()
         self.surfaced: deque[Notice] = deque(maxlen=_SURFACED_KEPT)
         self.snapshot: Snapshot | None = None
+        self.untried = False  # rows wait because others of their table undid their job too often
         self.behind_schema = False  # rows are still to be brought up to a changed schema
         self.work: dict[str, object] = {}  # what is done in several transactions, as far as it is; a failed one ends it
         self.on_schema_change: Callable[[Tx], None] = lambda _tx: None
@@ -64,6 +65,7 @@ class Context:
         self._membership_saved = False
         self._restartable = False
         self._schema_changed = True
+        self._followed_version = -1  # of the schema that was last looked at in a transaction that committed
         self._saved: tuple[Hlc, int, int] | None = None
         with self.transaction():
             pass
@@ -81,6 +83,8 @@ class Context:
                 yield tx
                 surfaced = self._save(tx)
             self._membership_saved = True
+            if not self._schema_changed:
+                self._followed_version = self.schema_version
             self.surfaced.extend(surfaced)
         except BaseException:
             self._stale = True
@@ -91,18 +95,20 @@ class Context:
 
         The row at fault is then withheld. Whoever commits events uses this rather than `transaction`.
         """
-        losses, self._restartable = 0, True
+        self._restartable = True
         try:
             while True:
                 try:
                     with self.transaction() as tx:
                         return work(tx)
                 except TransactionLostError as lost:
-                    losses += 1
-                    self.barred[(lost.table_no, None if losses > _ROLLBACKS_PER_JOB else lost.row)] += 1
+                    too_many = self.barred.total() >= _ROLLBACKS_PER_JOB
+                    self.untried = self.untried or too_many
+                    self.barred[(lost.table_no, None if too_many else lost.row)] += 1
         finally:
             self._restartable = False
-            self.barred.clear()
+            if not self.is_rewriting:  # what is done in several transactions begins again, and comes to that row again
+                self.barred.clear()
 
     def drop_coverages(self, tx: Tx) -> None:
         """What was brought together for backfills may be ahead of what is stored: it is made again."""
@@ -121,7 +127,7 @@ class Context:
         self.notices = NoticeBook()
         self._newest: dict[int, Hlc] = {}
         self._destinations: dict[int, Destination | None] = {}
-        self.schema_version = -1
+        self.schema_version = self._followed_version  # what a failed transaction looked at is looked at again
         self.work.clear()
         self.taking_back = bool(takebacks.pending(tx))  # events that are no longer acceptable are still to be taken out
         self.next_position = meta.read_counter(tx, meta.NEXT_POSITION)
@@ -166,7 +172,12 @@ class Context:
 
     @property
     def is_behind(self) -> bool:
-        """Whether rows wait for further transactions, to follow the schema or the membership."""
+        """Whether rows wait for further transactions."""
+        return self.is_rewriting or self.untried
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether they wait to follow the schema or the membership."""
         return self.behind_schema or self.taking_back
 
     # --- membership
@@ -200,6 +211,7 @@ class Context:
                 self.surface(tx, "table-unusable", None, opened, table=entry.text)
                 self._destinations[entry.no] = None
             else:
+                notices.end(tx, "table-unusable", table=entry.text)
                 self._destinations[entry.no] = opened
         return self._destinations[entry.no]
 

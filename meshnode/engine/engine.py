@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from meshnode.codec import cbor
-from meshnode.engine import growth, registry, takeback
+from meshnode.engine import growth, registry, takeback, untried
 from meshnode.engine.adopt import adopt_rows
 from meshnode.engine.context import Context, LoadMembership
 from meshnode.engine.environment import Environment
@@ -100,7 +100,10 @@ class Engine:
     def follow_schema(self) -> bool:
         """One step of bringing rows up to a changed membership or schema; whether there may be more (SSP/1 §13.6)."""
         context = self.context
-        return context.transact(lambda tx: takeback.step(context, tx) or growth.step(context, tx))
+        more = context.transact(lambda tx: takeback.step(context, tx) or growth.step(context, tx))
+        if more or not context.untried:
+            return more
+        return context.transact(lambda tx: untried.step(context, tx))
 
     def tables(self) -> list[tuple[TableEntry, Destination | None]]:
         """Every registered table, with the destination where it can be used."""

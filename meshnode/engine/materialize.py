@@ -15,7 +15,7 @@ from meshnode.limits import BATCH_EVENTS, SCHEMA_DRIFT_MS
 from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import Event, Scalar
 from meshnode.model.hlc import Rank, hlc_of_rank
-from meshnode.store import changes, held, rows
+from meshnode.store import changes, held, notices, rows
 from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx
 from meshnode.store.materialize import RowWrite, TableWriter
@@ -97,6 +97,9 @@ class Materializer:
         for each in writes:
             if each.lost and each.reason is None:
                 note_lost(context, self._tx, destination, each)
+        allowed = any(each.reason is None and each.reason_before for each in writes)
+        if allowed and not rows.any_withheld(self._tx, destination.no):
+            notices.end(self._tx, "withheld", table=destination.text)
 
     def _fold(self, destination: Destination, state: RowState | None, ranked: Ranked) -> RowFold:
         fold = RowFold(state)

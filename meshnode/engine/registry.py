@@ -116,6 +116,7 @@ def _release(context: Context, tx: Tx, entry: TableEntry, destination: Destinati
         log.set_states(tx, log.UNRESOLVED, unresolved)
         materializer.write(context.env.wall_ms())
     if released:
+        context.work.clear()  # a rebuild under way has read past them while they were held: it begins again
         held.release_table(tx, destination.no)
         watermarks.advance_table(tx, destination.no)
 

@@ -17,8 +17,8 @@ from meshnode.model.event import Scalar
 from meshnode.model.hlc import Rank, hlc_of_rank
 from meshnode.store import changes, rows
 from meshnode.store.changes import RowChange
-from meshnode.store.database import Tx
-from meshnode.store.materialize import RowWrite, TableWriter
+from meshnode.store.database import Tx, UnreadableText
+from meshnode.store.materialize import RowWrite, TableWriter, is_row_level
 from meshnode.store.names import TableEntry
 from meshnode.store.recall import recall
 from meshnode.store.tables import Column, Destination, quote
@@ -60,16 +60,36 @@ class Restater:
         self._taken_back = taken_back
         self._columns = list(destination.columns.values())
         where = " AND ".join(f"{quote(column.name)} = ?" for column in destination.key)
-        parts = ", ".join(_shown_sql(column) for column in self._columns) or "1"
-        self._select = f"SELECT {parts} FROM {destination.quoted} WHERE {where}"  # noqa: S608
+        self._from = f"FROM {destination.quoted} WHERE {where}"
+        compared = [_shown_sql(column, compared=self._is_known(column)) for column in self._columns]
+        self._select = f"SELECT {', '.join(compared) or '1'} {self._from}"
 
     def shown(self, key: Sequence[Any]) -> Shown | None:
-        """What SQL shows of a row, None where it has none."""
-        found = self._tx.execute(self._select, key).fetchone()
+        """What SQL shows of a row, None where it has none. A default that cannot be told now is no column's value."""
+        try:
+            found = self._tx.execute(self._select, key).fetchone()
+        except self._context.env.sqlite.Error as error:
+            if not is_row_level(error):
+                raise
+            parts = ", ".join(_shown_sql(column, compared=False) for column in self._columns)
+            found = self._tx.execute(f"SELECT {parts or '1'} {self._from}", key).fetchone()
         if found is None:
             return None
         pairs = zip(found[0::2], found[1::2], strict=False)
         return {column.name: (value, bool(same)) for column, (value, same) in zip(self._columns, pairs, strict=False)}
+
+    def _is_known(self, column: Column) -> bool:
+        """Whether the column's default can be told here: its expression may name what only the application has."""
+        if column.default is None:
+            return False
+        try:
+            self._tx.execute(f"SELECT {_shown_sql(column, compared=True)} FROM {self._table.quoted} LIMIT 0")  # noqa: S608
+            self._tx.execute(f"SELECT ({_default_sql(column.default)})").fetchone()
+        except self._context.env.sqlite.Error as error:
+            if not is_row_level(error):
+                raise
+            return False
+        return True
 
     def write(self, restated: Sequence[Restated]) -> int:
         """Write what differs, the changes with it; returns how many rows of SQL were rewritten."""
@@ -120,8 +140,10 @@ class Restater:
             if each.reason is not None or (hlc_of_rank(rank) >= self._entry.horizon and shown is None):
                 lost[name] = rank  # a withheld row has its values in the log only, whatever their clocks
             elif shown is not None:
-                values[name] = shown[name][0]
-                if self._is_suspect(shown, name) and hlc_of_rank(rank) >= self._entry.horizon:
+                value = shown[name][0]
+                unreadable = isinstance(value, UnreadableText)
+                values[name] = bytes(value) if unreadable else value
+                if (unreadable or self._is_suspect(shown, name)) and hlc_of_rank(rank) >= self._entry.horizon:
                     lost[name] = rank
         values.update(recall(self._tx, self._context.sites, lost))
         return self._fold(each, values)
@@ -218,10 +240,12 @@ class Restater:
         )
 
 
-def _shown_sql(column: Column) -> str:
+def _shown_sql(column: Column, *, compared: bool) -> str:
     """The column's value, and whether it is the default; most columns have none."""
     name = quote(column.name)
-    return f"{name}, 0" if column.default is None else f"{name}, {name} IS ({_default_sql(column.default)})"
+    if not compared or column.default is None:
+        return f"{name}, 0"
+    return f"{name}, {name} IS ({_default_sql(column.default)})"
 
 
 def _default_sql(text: str) -> str:

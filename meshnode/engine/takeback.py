@@ -110,14 +110,22 @@ class _TakeBack:
             shapes.recompute_later(tx, entry.no, self._context.next_position)
             return False
         if self._rebuild is None or not self._rebuild.fits(entry, destination):
-            self._rebuild = Rebuild(self._context, tx, entry, destination, self._stands_on_what_went)
+
+            def choice(_key_bytes: bytes, state: RowState) -> bool:
+                return any(rank[16:32] in self._sites and self._went(tx, entry, rank) for rank in _ranks(state))
+
+            self._rebuild = Rebuild(self._context, tx, entry, destination, choice)
         return self._rebuild.step(tx)
 
-    def _stands_on_what_went(self, _key_bytes: bytes, state: RowState) -> bool:
-        judge = self._context.membership.judge
-        return any(
-            rank[16:32] in self._sites and judge(rank[16:32], hlc_of_rank(rank)) is not None for rank in _ranks(state)
-        )
+    def _went(self, tx: Tx, entry: TableEntry, rank: Rank) -> bool:
+        """Whether an event is gone: its standing may have come back after it was taken out (profile §9)."""
+        site, hlc = rank[16:32], hlc_of_rank(rank)
+        if self._context.membership.judge(site, hlc) is not None:
+            return True
+        if hlc < entry.horizon:
+            return False  # stays as given
+        number = self._context.sites.find(tx, site)
+        return number is None or not log.holds(tx, number, hlc, rank[32:])
 
     # --- the end
 

@@ -44,6 +44,11 @@ def write_changes(context: Context, tx: Tx, changes: Sequence[LocalChange]) -> l
     batch = Batch(context, tx, author_stream=True, scope=Scope(), peer=None)
     judgements = batch.run([Verified(event, context.generation) for event in events])
     for event, judgement in zip(events, judgements, strict=True):
+        if judgement.reason == "forgotten":
+            raise UsageError(
+                f"row {str(event.key)[:100]} of table {event.table!r} is forgotten on this device: end that with "
+                "`meshnode forget … --undo` first"
+            )
         if judgement.verdict is not Verdict.APPLIED:
             raise UsageError(f"this device may not write to {event.table!r}: {judgement.text()}")
     for entry, row in batch.rows.withheld:

@@ -398,6 +398,7 @@ class LocalNode:
             events=events,
             held=waiting,
             waiting=queries.held_tables(tx) if waiting else {},
+            unusable={view.table: view.unusable for view in tables if view.unusable},
             open_invites=invites.open_count(tx, wall_ms()),
             publishing=identity.may_publish(tx, self._incarnation()),
             notices=reading.notice_views(tx),

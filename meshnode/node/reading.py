@@ -15,26 +15,34 @@ NOTICES_SHOWN = 50  # of the latest, in a status
 
 
 def table_views(tx: Tx) -> list[TableView]:
-    """Every registered table; one that cannot be used shows no columns, and a notice says why."""
+    """Every registered table; one that cannot be used shows no columns, and says why."""
     views = []
     for entry, destination in queries.registered_tables(tx):
-        usable = destination if isinstance(destination, Destination) else None
-        rows, withheld = queries.row_counts(tx, usable) if usable else (0, 0)
+        horizon = (entry.horizon.physical, entry.horizon.logical) if any(entry.horizon) else None
+        if not isinstance(destination, Destination):
+            views.append(
+                TableView(
+                    table=entry.text,
+                    key=[],
+                    columns=[],
+                    horizon=horizon,
+                    table_class=entry.table_class.value,
+                    unusable=destination,
+                )
+            )
+            continue
+        rows, withheld = queries.row_counts(tx, destination)
         views.append(
             TableView(
                 table=entry.text,
-                key=[ColumnView(name=each.name, type=each.declared, not_null=True) for each in usable.key]
-                if usable
-                else [],
+                key=[ColumnView(name=each.name, type=each.declared, not_null=True) for each in destination.key],
                 columns=[
                     ColumnView(name=name, type=each.declared, not_null=each.not_null)
-                    for name, each in usable.columns.items()
-                ]
-                if usable
-                else [],
+                    for name, each in destination.columns.items()
+                ],
                 rows=rows,
                 withheld=withheld,
-                horizon=(entry.horizon.physical, entry.horizon.logical) if any(entry.horizon) else None,
+                horizon=horizon,
                 table_class=entry.table_class.value,
             )
         )

@@ -189,6 +189,7 @@ class Status(View, frozen=True, kw_only=True):
     events: int = 0
     held: int = 0
     waiting: dict[str, int] = {}  # tables that are not here, and how many events wait for each
+    unusable: dict[str, str] = {}  # registered tables that take no part as they stand, and why (profile §5)
     open_invites: int = 0
     publishing: bool = True
     discovery: str = "off"  # "on", "off", or the reason why it degraded (profile §11)
@@ -215,6 +216,7 @@ class TableView(View, frozen=True, kw_only=True):
     withheld: int = 0
     horizon: tuple[int, int] | None = None
     table_class: str = "shared"  # shared, raw or private (NEOTH)
+    unusable: str = ""  # why it takes no part as it stands, and the SQL that mends it (profile §5)
 
 
 class PolicyView(View, frozen=True, kw_only=True):

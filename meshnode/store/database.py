@@ -25,6 +25,20 @@ def no_fault(_point: str) -> None:
     """The production fault hook: nothing ever goes wrong on purpose."""
 
 
+class UnreadableText(bytes):
+    """The bytes of a text that is not UTF-8: SQLite stores any, and an application may have made it."""
+
+    __slots__ = ()
+
+
+def read_text(data: bytes) -> str | UnreadableText:
+    """What a connection makes of a text; a value never makes a row unreadable."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return UnreadableText(data)
+
+
 class Tx:
     """An open write transaction; every statement of the node goes through it."""
 
@@ -77,6 +91,7 @@ class Database:
             self._connection = sqlite.connect(
                 str(path), isolation_level=None, cached_statements=STATEMENT_CACHE, check_same_thread=False
             )
+            self._connection.text_factory = read_text
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")

@@ -63,6 +63,15 @@ def find(tx: Tx, site_no: int, hlc: Hlc, event_id: bytes) -> list[tuple[int, byt
     return [(position, bytes(event)) for position, event in found]
 
 
+def holds(tx: Tx, site_no: int, hlc: Hlc, event_id: bytes) -> bool:
+    """Whether an event with this clock, whose id begins alike, is in the log."""
+    found = tx.execute(
+        "SELECT 1 FROM meshnode_log WHERE site_no = ? AND physical = ? AND logical = ? AND id_prefix = ? LIMIT 1",
+        (site_no, to_sql(hlc.physical), to_sql(hlc.logical), id_prefix(event_id)),
+    )
+    return found.fetchone() is not None
+
+
 def has_clock(tx: Tx, site_no: int, hlc: Hlc) -> bool:
     """Whether any event of the site has this clock."""
     found = tx.execute(

@@ -30,6 +30,8 @@ _ROW_LEVEL: Final = frozenset({1, 18, 19, 20, 23, 25})  # ERROR, TOOBIG, CONSTRA
 _ROW_CLASSES: Final = frozenset({"IntegrityError", "DataError"})
 _DATABASE_WORDS: Final = ("locked", "disk", "full", "unable to open", "readonly", "interrupted", "malformed", "memory")
 REASON_CHARACTERS: Final = 300
+UNTRIED: Final = "not tried yet: other rows of the table rolled back the whole batch"
+_ROLLED_BACK: Final = "a trigger rolled back the whole batch"
 
 
 class TransactionLostError(StoreError):
@@ -106,13 +108,18 @@ class TableWriter:
         self._insert(inserts)
 
     def _is_barred(self, write: RowWrite) -> bool:
-        """Withhold a row that undid the transaction before; where even taking it out of SQL did, leave it there."""
-        row, table = self._barred.get((self._table.no, write.row), 0), (self._table.no, None) in self._barred
+        """Withhold a row that undid the transaction before; where even taking it out of SQL did, leave it there.
+
+        Where too many did, every row of the table is withheld likewise, those that are innocent until they are tried.
+        """
+        row, table = (self._barred.get((self._table.no, which), 0) for which in (write.row, None))
         if not row and not table:
             return False
-        write.reason = "a trigger rolled back the whole batch"
-        if row == 1 and not table:
+        write.reason = _ROLLED_BACK if row else UNTRIED
+        if row < 2 and table < 2:
             self._take_out(write)
+        elif self._is_there(write):
+            write.reason += "; its old values stay"
         return True
 
     # --- what is written
@@ -238,7 +245,7 @@ class TableWriter:
 
     def _refuse(self, write: RowWrite, error: Exception) -> None:
         """Withhold the row, unless the error is not about the row at all."""
-        if not _is_row_level(error):
+        if not is_row_level(error):
             raise error
         if not self._tx.active:
             raise TransactionLostError(self._table.no, write.row, error) from error
@@ -259,7 +266,7 @@ class _Feed(Iterator[Parameters]):
         return self._group[self.next - 1][1]
 
 
-def _is_row_level(error: Exception) -> bool:
+def is_row_level(error: Exception) -> bool:
     """Whether SQLite refused this statement with these values, rather than to work at all."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:

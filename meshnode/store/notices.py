@@ -72,9 +72,9 @@ def stands(tx: Tx, kind: str, site: bytes = b"") -> bool:
     return _exists(tx, kind, site, "")
 
 
-def end(tx: Tx, kind: str, site: bytes = b"") -> None:
+def end(tx: Tx, kind: str, site: bytes = b"", table: str = "") -> None:
     """A condition came to its end: it is not shown any more."""
-    tx.execute("DELETE FROM meshnode_notices WHERE kind = ? AND site = ? AND table_name = ''", (kind, site))
+    tx.execute("DELETE FROM meshnode_notices WHERE kind = ? AND site = ? AND table_name = ?", (kind, site, table))
 
 
 def latest_of(tx: Tx, site: bytes, kinds: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from meshnode.merge.rows import RowState
 from meshnode.model.event import KeyValue
 from meshnode.store import changes, rows
 from meshnode.store.changes import RowChange
-from meshnode.store.database import Tx
+from meshnode.store.database import Tx, UnreadableText
 from meshnode.store.destinations import open_destination
 from meshnode.store.names import SiteNumbers, TableEntry, TableNumbers
 from meshnode.store.notices import Notice
@@ -148,7 +148,12 @@ def key_of(key_bytes: bytes) -> dict[str, Any]:
 
 
 def presentable(value: Any) -> Any:
-    """A value as SQLite holds it; the infinities, which an affinity can make of text, have no CBOR and become text."""
+    """A value as SQLite holds it; what has no CBOR becomes what has: the infinities text, text that is not UTF-8 bytes.
+
+    An affinity can make infinities of text, and a trigger of the application any text of bytes.
+    """
+    if isinstance(value, UnreadableText):
+        return bytes(value)
     if isinstance(value, float) and not math.isfinite(value):
         return "Infinity" if value > 0 else "-Infinity"
     return int(value) if isinstance(value, bool) else value
@@ -169,7 +174,8 @@ def registered_tables(tx: Tx) -> list[tuple[TableEntry, Destination | str]]:
 
 def row_counts(tx: Tx, destination: Destination) -> tuple[int, int]:
     """How many rows a table shows, and how many exist beside them and are withheld."""
-    shown = tx.execute(f"SELECT count(*) FROM {destination.quoted}").fetchone()[0]  # noqa: S608
+    # An index may need a collation or a function that only the application has.
+    shown = tx.execute(f"SELECT count(*) FROM {destination.quoted} NOT INDEXED").fetchone()[0]  # noqa: S608
     withheld = tx.execute(
         "SELECT state FROM meshnode_rows WHERE table_no = ? AND reason IS NOT NULL", (destination.no,)
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from meshnode.errors import NotFoundError, StoreError
-from meshnode.store.database import BUSY_MS, Tx, no_fault
+from meshnode.store.database import BUSY_MS, Tx, no_fault, read_text
 
 STATEMENT_CACHE = 64
 
@@ -32,6 +32,7 @@ class Reader:
                 cached_statements=STATEMENT_CACHE,
                 check_same_thread=False,
             )
+            self._connection.text_factory = read_text
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
             self._connection.execute("PRAGMA query_only = ON")
         except sqlite.DatabaseError as error:

@@ -73,6 +73,22 @@ def withheld(tx: Tx, table_no: int) -> list[bytes]:
     return [key for (key,) in found]
 
 
+def any_withheld(tx: Tx, table_no: int) -> bool:
+    """Whether there is a row that the table does not allow as it stands."""
+    found = tx.execute("SELECT 1 FROM meshnode_rows WHERE table_no = ? AND reason IS NOT NULL LIMIT 1", (table_no,))
+    return found.fetchone() is not None
+
+
+def withheld_because(tx: Tx, table_no: int, reason: str, limit: int) -> list[bytes]:
+    """The first keys of the rows that are withheld for a reason that begins so."""
+    found = tx.execute(
+        "SELECT key FROM meshnode_rows INDEXED BY meshnode_rows_withheld WHERE table_no = ? AND reason IS NOT NULL"
+        " AND substr(reason, 1, ?) = ? LIMIT ?",
+        (table_no, len(reason), reason, limit),
+    )
+    return [key for (key,) in found]
+
+
 def _chunks(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     """Cut `keys` into sizes of the few shapes, the last one filled up with repeats of its last key."""
     start = 0

@@ -75,7 +75,13 @@ def remove_changes(tx: Tx, table_no: int, key_bytes: bytes) -> None:
 def blank_notices(tx: Tx, table: str, words: Sequence[str]) -> None:
     """Samples of the table's notices go, and shared ones that hold any of these words."""
     found = tx.execute(
-        "SELECT no, table_name, sample FROM meshnode_notices WHERE table_name IN (?, ?, '')", (table, OTHER_TABLES)
+        "SELECT no, kind, table_name, sample FROM meshnode_notices WHERE table_name IN (?, ?, '')",
+        (table, OTHER_TABLES),
     )
-    named = [(BLANKED, no) for no, name, sample in found if name == table or any(word in sample for word in words)]
+    named = [
+        (BLANKED, no)
+        for no, kind, name, sample in found
+        # What is wrong with the table itself tells of no row, unless by chance.
+        if (name == table and kind != "table-unusable") or any(word in sample for word in words)
+    ]
     tx.executemany("UPDATE meshnode_notices SET sample = ? WHERE no = ?", named)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -150,3 +152,38 @@ async def test_the_verbs_that_drop_history(home: Path) -> None:
     assert (refused.code, "forgotten" in refused.err) == (2, True)
     assert (await meshnode("forget", "notes", "id=n1", "--undo", home=home)).code == 0
     assert (await meshnode("put", "notes", "id=n1", "title=again", home=home)).code == 0
+
+
+async def test_a_table_that_cannot_be_used_is_told_with_what_mends_it_by_every_verb(home: Path) -> None:
+    assert (await meshnode("put", "notes", "id=n1", "title=Milk", home=home)).code == 0
+    database = home / "meshnode.db"
+    run_sql(database, "CREATE UNIQUE INDEX one_title ON notes (title)")
+    for verb in (["put", "notes", "id=n2"], ["get", "notes", "id=n1"], ["rm", "notes", "id=n1"], ["rows", "notes"]):
+        result = await meshnode(*verb, home=home)
+        assert result.code != 0
+        assert "'notes' cannot be used as it stands" in result.err
+        assert 'DROP INDEX "one_title"' in result.err
+    status = await meshnode("status", "--output", "json", home=home)
+    assert "UNIQUE" in status.json["unusable"]["notes"]
+    assert "takes no part as it stands" in (await meshnode("status", home=home)).out
+    listed = await meshnode("table", "list", "--output", "json", home=home)
+    assert "UNIQUE" in listed.json[0]["unusable"]
+    run_sql(database, "DROP INDEX one_title")
+    assert (await meshnode("put", "notes", "id=n2", "title=Milk", home=home)).code == 0
+    status = await meshnode("status", "--output", "json", home=home)
+    assert (status.json["unusable"], status.json["notices"]) == ({}, [])
+
+
+async def test_a_write_to_a_forgotten_row_says_how_to_end_that(home: Path) -> None:
+    assert (await meshnode("put", "notes", "id=n1", "title=Milk", home=home)).code == 0
+    assert (await meshnode("forget", "notes", "id=n1", home=home)).code == 0
+    refused = await meshnode("put", "notes", "id=n1", "title=again", home=home)
+    assert refused.code == 2
+    assert "forgotten on this device" in refused.err
+    assert "--undo" in refused.err
+
+
+def run_sql(database: Path, statement: str) -> None:
+    """What an application does with the same file."""
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute(statement)

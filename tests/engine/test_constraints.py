@@ -37,6 +37,7 @@ def test_not_null_withholds_until_filled(tmp_path: Path) -> None:
     assert bench.deliver([bench.event(3, 3, {"id": "x"}, {"a": "now"})]) == ["applied"]
     assert _sql(bench) == [("x", "now", 1), ("y", "ok", 2)]  # b comes back from the log
     assert bench.get({"id": "x"}) == {"a": "now", "b": 1}
+    assert "withheld" not in bench.notices(), "no row is withheld any more"
 
 
 def test_explicit_null_takes_a_shown_row_out_again(tmp_path: Path) -> None:

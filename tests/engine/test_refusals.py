@@ -209,6 +209,7 @@ def test_brought_about_later_it_is_told_and_its_sql_brings_the_whole_table_back(
     while bench.engine.follow_schema():
         pass
 
+    assert "table-unusable" not in bench.notices(), "it is mended"
     assert bench.sql("SELECT count(*) FROM meshnode_held WHERE events > 0") == [(0,)]
     other = Bench(tmp_path, name="untroubled.db")
     other.sql(FIT)

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from meshnode.store.materialize import _is_row_level
+from meshnode.store.materialize import is_row_level
 
 
 def _raised(work: Callable[[sqlite3.Connection], object]) -> sqlite3.Error:
@@ -69,12 +69,12 @@ def _without_code(error: sqlite3.Error) -> Exception:
 @pytest.mark.parametrize("name", ROW)
 def test_costs_one_row(name: str) -> None:
     error = _raised(ROW[name])
-    assert _is_row_level(error)
-    assert _is_row_level(_without_code(error))
+    assert is_row_level(error)
+    assert is_row_level(_without_code(error))
 
 
 @pytest.mark.parametrize("name", DATABASE)
 def test_stops_the_batch(name: str) -> None:
     error = _raised(DATABASE[name])
-    assert not _is_row_level(error)
-    assert not _is_row_level(_without_code(error))
+    assert not is_row_level(error)
+    assert not is_row_level(_without_code(error))
