@@ -52,7 +52,7 @@ class Books:
         self.held: dict[int, Held] = {}
         self.events: dict[bytes, Event] = {}  # every event that was ever on a disk
         self.authored: dict[bytes, list[Event]] = {}  # by site, what its own node wrote, in this order
-        self.at_risk: set[bytes] = set()  # on a disk that was lost: nobody may have it, or not all whom it was sent to
+        self.at_risk: set[bytes] = set()  # by sites that lost a disk: nobody may have it, or some who claim more
         self.clocks_reused: defaultdict[int, list[tuple[Event, Event]]] = defaultdict(list)
         self._clocks: dict[tuple[bytes, Hlc], Event] = {}
 
@@ -108,7 +108,10 @@ class Books:
     def _meet(self, node: Node, event: Event) -> None:
         self.events[event.data] = event
         if event.site == node.site:
-            self.authored.setdefault(event.site, []).append(event)
-            before = self._clocks.setdefault((event.site, event.hlc), event)
-            if before is not event:
-                self.clocks_reused[node.number].append((event, before))
+            before = self.authored.setdefault(event.site, [])
+            if node.disks > 1 and any(event.hlc < each.hlc for each in before):
+                self.at_risk.add(event.data)  # written before it heard how far it had been: peers claim more already
+            before.append(event)
+            first = self._clocks.setdefault((event.site, event.hlc), event)
+            if first is not event:
+                self.clocks_reused[node.number].append((event, first))
