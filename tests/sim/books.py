@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from meshnode.model.event import Event
-from meshnode.model.hlc import Hlc
 from meshnode.store import log
 from sim.tables import SHAPES
 
@@ -53,8 +52,7 @@ class Books:
         self.events: dict[bytes, Event] = {}  # every event that was ever on a disk
         self.authored: dict[bytes, list[Event]] = {}  # by site, what its own node wrote, in this order
         self.at_risk: set[bytes] = set()  # by sites that lost a disk: nobody may have it, or some who claim more
-        self.clocks_reused: defaultdict[int, list[tuple[Event, Event]]] = defaultdict(list)
-        self._clocks: dict[tuple[bytes, Hlc], Event] = {}
+        self.clocks_fallen: defaultdict[int, list[tuple[Event, Event]]] = defaultdict(list)
 
     def update(self, node: Node) -> None:
         """Take what a node's log grew by; where something may have left it, read it again."""
@@ -108,10 +106,10 @@ class Books:
     def _meet(self, node: Node, event: Event) -> None:
         self.events[event.data] = event
         if event.site == node.site:
-            before = self.authored.setdefault(event.site, [])
-            if node.disks > 1 and any(event.hlc < each.hlc for each in before):
-                self.at_risk.add(event.data)  # written before it heard how far it had been: peers claim more already
-            before.append(event)
-            first = self._clocks.setdefault((event.site, event.hlc), event)
-            if first is not event:
-                self.clocks_reused[node.number].append((event, first))
+            written = self.authored.setdefault(event.site, [])
+            latest = max(written, key=lambda each: each.hlc, default=None)
+            if latest is not None and event.hlc <= latest.hlc:
+                self.clocks_fallen[node.number].append((event, latest))
+                if node.disks > 1:  # it has not heard yet how far it had been: peers claim more already
+                    self.at_risk.add(event.data)
+            written.append(event)

@@ -359,20 +359,21 @@ class HonestGroupsMove(Checker):
         return found
 
 
-class NoClockReuse(Checker):
-    """An honest site never gives one clock to two events, unless its disk was lost with the first (SSP/1 §13.5)."""
+class ClocksRise(Checker):
+    """An honest site's events have ever later clocks, unless its disk was lost with those before (SSP/1 §5)."""
 
     def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
-        self._check(node)
+        if name == "write":
+            self._check(node)
 
     def booted(self, node: Node) -> None:
         self._check(node)
 
     def _check(self, node: Node) -> None:
         books = self.world.watch.books
-        for event, other in books.clocks_reused.pop(node.number, ()):
-            if other.data not in books.at_risk:
-                self.fail(f"node {node.number} gave one clock to two events: {name_of(event)} and {name_of(other)}")
+        for event, before in books.clocks_fallen.pop(node.number, ()):
+            if before.data not in books.at_risk:
+                self.fail(f"node {node.number} wrote {name_of(event)} after {name_of(before)}")
 
 
 class RecordsFirst(Checker):
@@ -513,7 +514,7 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     CursorsBehindPeers,
     NothingAcknowledgedIsLost,
     WatermarksTrue,
-    NoClockReuse,
+    ClocksRise,
     RecordsFirst,
     FrontierIsOurs,
     Bounded,

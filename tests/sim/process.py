@@ -22,8 +22,10 @@ from meshnode.errors import CloseCode, MeshError
 from meshnode.limits import INTRODUCE_BYTES
 from meshnode.model.delivery import Committed
 from meshnode.model.event import Event
+from meshnode.model.frames import Batch
 from meshnode.store.database import Database
 from meshnode.store.delivery import Stream
+from meshnode.sync.effects import Commit
 from meshnode.sync.greeting import Greeting
 from sim.end import End
 from sim.network import Side
@@ -34,6 +36,13 @@ if TYPE_CHECKING:
     from sim.node import Node
 
 RECOVERY_S = 30  # as the real node: how long a restored one waits for its own history before it writes again
+
+
+def _events_in(job: Job | None) -> int:
+    """How many events a job is given to apply."""
+    if not isinstance(job, Commit):
+        return 0
+    return sum(len(frame.content.events) for frame in job.frames if isinstance(frame.content, Batch))
 
 
 class Died(BaseException):
@@ -119,7 +128,8 @@ class Process:
             if failed is not None:
                 failed(error)
 
-        self.writer.submit(name, run, finished, gave_up)
+        events = _events_in(job) * self.node.world.plan.event_us
+        self.writer.submit(name, run, finished, gave_up, events)
 
     def may_die(self) -> None:
         """A point between two effects."""
@@ -136,7 +146,7 @@ class Process:
             self.fuse -= 1
             if self.fuse < 0:
                 raise Died(self)
-        if self.refusals and point != "COMMIT" and not point.startswith(("SAVEPOINT", "RELEASE")):
+        if self.refusals and not point.startswith(("SAVEPOINT", "RELEASE")):
             refusal = self.refusals.pop()
             if refusal is not None:
                 self.node.world.happened["refused write"] += 1
