@@ -225,14 +225,12 @@ class Process:
         self._generation = self.context.generation
         self._introduction = shown if sum(map(len, shown)) + 8 * len(shown) < INTRODUCE_BYTES else ()
 
-    def rolled_back(self, peer: bytes) -> bool:
+    def rolled_back(self, peer: bytes) -> None:
         """A peer knows later events of this site: nothing is written until it answered (profile §8)."""
-        if peer in self._rolled_back_by:
-            return False
-        self._rolled_back_by.add(peer)
-        self._asked.add(peer)
-        self._waits_until_us = self.node.world.schedule.now_us + RECOVERY_S * SECOND
-        return True
+        if peer not in self._rolled_back_by:
+            self._rolled_back_by.add(peer)
+            self._asked.add(peer)
+            self._waits_until_us = self.node.world.schedule.now_us + RECOVERY_S * SECOND
 
     @property
     def recovering(self) -> bool:
