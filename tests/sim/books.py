@@ -26,7 +26,6 @@ class Held:
     def __init__(self) -> None:
         self.events: dict[bytes, int] = {}  # bytes of an event to its position
         self.positions: dict[int, bytes] = {}  # of this copy of the database, what was removed included
-        self.gone: set[bytes] = set()  # what was taken out on record
         self.generation = 0  # of the membership, when it was read
         self.reused: set[int] = set()
         self.last = 0
@@ -52,6 +51,7 @@ class Books:
         self.events: dict[bytes, Event] = {}  # every event that was ever on a disk
         self.authored: dict[bytes, list[Event]] = {}  # by site, what its own node wrote, in this order
         self.at_risk: set[bytes] = set()  # by sites that lost a disk: nobody may have it, or some who claim more
+        self.taken_out: set[bytes] = set()  # what some node compacted or took back, on record
         self.clocks_fallen: defaultdict[int, list[tuple[Event, Event]]] = defaultdict(list)
 
     def update(self, node: Node) -> None:
@@ -86,16 +86,13 @@ class Books:
             return True
         return context.membership.judge(event.site, event.hlc) is not None
 
-    def taken_out_anywhere(self, data: bytes) -> bool:
-        """Whether some node once held the event and took it out of its log on record."""
-        return any(data in held.gone for held in self.held.values())
-
     def _note_removed(self, node: Node, held: Held) -> None:
+        """What left a log on record; a copy of the database, put in its place later, may go on without it."""
         gone = [position for position, data in held.positions.items() if data not in held.events]
         if gone:
             ranges = node.query("SELECT first, last FROM meshnode_removed")
             on_record = [each for each in gone if any(first <= each <= last for first, last in ranges)]
-            held.gone = {held.positions[each] for each in on_record}
+            self.taken_out.update(held.positions[each] for each in on_record)
 
     def _take(self, node: Node, held: Held, rows: Iterable[tuple[int, bytes]]) -> None:
         for position, data in rows:

@@ -194,11 +194,7 @@ class CursorsBehindPeers(Checker):
 
     def _account_for(self, sender: Node, receiver: Node, stream: Stream, position: int, event: Event) -> None:
         books = self.world.watch.books
-        if (
-            event.site == receiver.site
-            or books.may_lack(receiver, event)
-            or event.data in books.held[receiver.number].gone
-        ):
+        if event.site == receiver.site or books.may_lack(receiver, event) or event.data in books.taken_out:
             return
         if not sender.query("SELECT 1 FROM meshnode_log WHERE position = ?", position):
             return  # taken out since
@@ -263,7 +259,7 @@ class NothingAcknowledgedIsLost(Checker):
     def _check(self, node: Node) -> None:
         books = self.world.watch.books
         gone = self._acknowledged[node.number] - books.held[node.number].events.keys()
-        lost = [books.events[data] for data in gone - books.held[node.number].gone]
+        lost = [books.events[data] for data in gone - books.taken_out]
         if lost:
             first = name_of(min(lost, key=lambda event: event.rank))
             self.fail(f"node {node.number} acknowledged {len(lost)} events that it does not hold, first {first}")
@@ -318,7 +314,7 @@ class WatermarksTrue(Checker):
     def _account_for(self, node: Node, event: Event, hlc: Hlc) -> None:
         books = self.world.watch.books
         # What was compacted or taken back anywhere need not be sent from there: no row needs it, or none may have it.
-        if books.may_lack(node, event) or event.data in books.at_risk or books.taken_out_anywhere(event.data):
+        if books.may_lack(node, event) or event.data in books.at_risk or event.data in books.taken_out:
             return
         if event.table in node.dropped:
             return  # it was told to leave it out, which is a verdict too; what it asked for since is on its way
