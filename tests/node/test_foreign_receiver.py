@@ -70,6 +70,7 @@ def _variants(peer: Foreigner) -> list[tuple[str, bytes]]:
         "hlc_logical": 0,
     }
     sign = peer.site.seal
+    signed = peer.event(key, columns)
     lacking = {name: value for name, value in payload.items() if name != "operation"}
     far = (now_ms() + 400_000, 0)
     return [
@@ -79,7 +80,7 @@ def _variants(peer: Foreigner) -> list[tuple[str, bytes]]:
         ("dropped", b"\xd2" + peer.event(key, columns)),  # tagged
         ("dropped", peer.event(key, columns) + b"\0"),
         ("dropped", bytes(2**20 + 1)),
-        ("dropped", peer.event(key, columns)[:-1] + b"\0"),  # signature
+        ("dropped", bytes([*signed[:-1], signed[-1] ^ 1])),  # signature
         ("dropped", sign(bytes(16), EVENT, payload)),  # another mesh
         ("dropped", stranger.event(mesh, key, columns, peer.hlc())),
         ("dropped", sign(mesh, "sovm/ssp-vouch-v1", payload)),

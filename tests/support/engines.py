@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from meshnode.engine.commit import commit_events
 from meshnode.engine.engine import Engine
 from meshnode.engine.environment import Environment
 from meshnode.engine.registry import TableSpec
+from meshnode.engine.verify import Checked, Verified
 from meshnode.model.event import Event, author_event
 from meshnode.model.hlc import Hlc
 from meshnode.model.member import Member
@@ -19,7 +21,7 @@ from meshnode.model.membership import Membership
 from meshnode.model.scope import Scope
 from meshnode.model.site import SiteKey, site_id_of
 from meshnode.model.verdict import Judgement
-from meshnode.store.database import Database, Fault, no_fault
+from meshnode.store.database import Database, Fault, Tx, no_fault
 from meshnode.store.notices import Notice
 from meshnode.store.queries import Change, Row, Table, changes_since, notices
 from meshnode.store.reader import Reader
@@ -72,11 +74,14 @@ class Bench:
         self.time = time or TestTime()
         self.fault = fault
         self.membership = membership or members(site_key(number).public_key for number in (1, 2, 3))
-        self.engine = Engine.create(
+        self.engine = self._begin()
+
+    def _begin(self) -> Engine:
+        return Engine.create(
             self._database(),
             self._env(),
             key=self.key,
-            mesh_id=mesh_id,
+            mesh_id=self.mesh_id,
             founder_public_key=FOUNDER.public_key,
             incarnation=bytes(16),
             load=lambda _tx, _founder: self.membership,
@@ -133,7 +138,11 @@ class Bench:
     def judge(
         self, data: Sequence[bytes], *, peer: int | None, author_stream: bool = True, scope: Scope | None = None
     ) -> list[Judgement]:
-        checked = self.engine.verify(data)
+        return self.commit(self.engine.verify(data), peer=peer, author_stream=author_stream, scope=scope)
+
+    def commit(
+        self, checked: Sequence[Checked], *, peer: int | None, author_stream: bool = True, scope: Scope | None = None
+    ) -> list[Judgement]:
         context = self.engine.context
         return context.transact(
             lambda tx: commit_events(
@@ -171,3 +180,62 @@ class Bench:
         """The latest notice of each kind."""
         found: list[Notice] = self.read(notices)
         return {each.kind: each for each in reversed(found)}
+
+
+class _OneConnection(Database):
+    """A database in memory: it lives as long as its only connection, which every start of the node is given."""
+
+    def __init__(self, connection: sqlite3.Connection, fault: Fault) -> None:
+        self.path, self.sqlite, self._fault, self._connection = Path(":memory:"), sqlite3, fault, connection
+
+    def close(self) -> None:
+        """The node ends, the database stays."""
+
+
+class MemoryBench(Bench):
+    """The same without a file, ten times as fast to make; the application shares the node's connection."""
+
+    def __init__(self, *, fresh: bool = False) -> None:
+        self._connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
+        if not fresh:
+            self._connection.deserialize(_empty())
+        self._fresh = fresh
+        super().__init__(Path(), name=":memory:")
+
+    def _begin(self) -> Engine:
+        return super()._begin() if self._fresh else self._opened()
+
+    def _opened(self) -> Engine:
+        return Engine.open(self._database(), self._env(), self.key, load=lambda _tx, _founder: self.membership)
+
+    def _database(self) -> Database:
+        return _OneConnection(self._connection, lambda point: self.fault(point))
+
+    def reopen(self) -> None:
+        self.engine = self._opened()
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._connection.close()
+
+    def sql(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement, parameters).fetchall()
+
+    def read(self, query: Callable[..., Any], *arguments: Any) -> Any:
+        return query(Tx(self._connection, no_fault), *arguments)
+
+    def deliver_verified(self, events: Iterable[Event]) -> list[str]:
+        """Like `deliver`, of events whose signatures this test has just made itself."""
+        generation = self.engine.context.generation
+        checked = [Verified(event, generation) for event in events]
+        return [each.text() for each in self.commit(checked, peer=2, author_stream=False)]
+
+
+@cache
+def _empty() -> bytes:
+    """The database of a node that knows nothing yet."""
+    bench = MemoryBench(fresh=True)
+    try:
+        return bench._connection.serialize()
+    finally:
+        bench.close()

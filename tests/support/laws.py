@@ -1,14 +1,33 @@
-"""Hypothesis for laws: the same examples at every run, and strategies for the protocol's values."""
+"""Hypothesis for laws: how many examples there are, and strategies for the protocol's values."""
 
 from __future__ import annotations
 
-from hypothesis import settings
+import os
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 
 from meshnode.model.hlc import Hlc
 from meshnode.model.site import SiteKey
 
-law = settings(derandomize=True, deadline=None, max_examples=150)
+law = settings(deadline=None, max_examples=150)
+
+CASES = int(os.environ.get("MESHNODE_CASES", "1"))
+SEED = os.environ.get("MESHNODE_SEED")
+
+
+def cases(number: int) -> Callable[[Any], Any]:
+    """That many cases, times MESHNODE_CASES: the same ones at every run, others with each MESHNODE_SEED."""
+    many = settings(
+        deadline=None,
+        max_examples=number * CASES,
+        phases=(Phase.explicit, Phase.generate, Phase.shrink),  # explaining takes longer than all the rest
+        suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
+    )
+    return many if SEED is None else lambda test: seed(int(SEED))(many(test))
+
 
 U64 = st.integers(0, 2**64 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)

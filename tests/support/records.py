@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from meshnode.model.hlc import Hlc
 from meshnode.model.record import (
@@ -20,6 +21,7 @@ from meshnode.model.site import SiteKey
 MESH_ID = bytes(range(16))
 
 
+@cache
 def site_key(number: int) -> SiteKey:
     """The same key for the same number, everywhere."""
     return SiteKey.from_seed(number.to_bytes(32, "big"))

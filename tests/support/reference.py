@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 Clock = tuple[int, int]
-Rank = tuple[int, int, bytes, bytes]
+Rank = tuple[Any, ...]  # (physical, logical, site, event id); the empty one, which every rank beats, stands for none
 Key = tuple[tuple[str, str], ...]
+Cells = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -27,23 +28,33 @@ class Fact:
         return (*self.hlc, self.site, self.event_id)
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What the model has to know of a table: its key, its columns, and what its NOT NULL columns do."""
+class Table(Protocol):
+    """What the model asks of a SQL table; SQLite itself answers (`support.judge`)."""
 
-    key: frozenset[str]
-    columns: frozenset[str]
-    not_null: frozenset[str] = frozenset()  # withheld while one of these is null
-    defaults: frozenset[str] = frozenset()  # of these, those that show a default while unmaterialized
-    horizon: Clock = (0, 0)
+    @property
+    def columns(self) -> Iterable[str]: ...  # without those of the key
+    def resolves(self, key: Mapping[str, Any]) -> bool: ...  # exactly the key columns, and each keeps its value
+    def takes(self, column: str, value: Any) -> bool: ...  # False where a STRICT type refuses it
+    def shown(self, key: Mapping[str, Any], values: Mapping[str, Any]) -> Cells | None: ...  # None: not allowed
 
 
 @dataclass(frozen=True)
 class Row:
-    """Values of a live row: an unmaterialized column is absent, a cleared one is null."""
+    """The clocks of one row and its values; a row that a delete ended has a tombstone alone."""
 
-    columns: Mapping[str, Any]
-    withheld: bool
+    key: Mapping[str, Any]
+    tombstone: Rank = ()
+    upsert: Rank = ()  # of the newest upsert above the tombstone
+    columns: Mapping[str, tuple[Rank, Any]] = field(default_factory=dict)  # what won above the tombstone
+
+    def values(self, table: Table) -> dict[str, Any]:
+        """A cleared column is null, an unmaterialized one is absent."""
+        cleared = dict.fromkeys(table.columns) if self.tombstone else {}
+        return {**cleared, **{name: value for name, (_, value) in self.columns.items()}}
+
+    def cells(self, table: Table) -> Cells | None:
+        """What the SQL table holds of the row, None where it does not exist or has to be withheld."""
+        return table.shown(self.key, self.values(table)) if self.upsert else None
 
 
 def identity(key: Mapping[str, Any]) -> Key:
@@ -51,35 +62,29 @@ def identity(key: Mapping[str, Any]) -> Key:
     return tuple(sorted((name, repr(value)) for name, value in key.items()))
 
 
-def rows_of(facts: Iterable[Fact], table: str, shape: Shape) -> dict[Key, Row]:
-    """Every row of a table that exists, by what was delivered: order, repeats and batches are unknown here."""
-    by_row: dict[Key, list[Fact]] = {}
-    for fact in set_of(facts):
-        if fact.table == table and fact.key.keys() == shape.key and fact.hlc >= shape.horizon:
+def rows_of(facts: Iterable[Fact], name: str, table: Table, given: Mapping[Key, Row] = {}) -> dict[Key, Row]:
+    """Every row with clocks, by what was delivered: order, repeats and batches are unknown here.
+
+    `given` is what a horizon froze: rows as they stood, whose events are not among `facts` any more.
+    """
+    by_row: dict[Key, list[Fact]] = {key: [] for key in given}
+    for fact in {fact.event_id: fact for fact in facts}.values():
+        if fact.table == name and table.resolves(fact.key):
             by_row.setdefault(identity(fact.key), []).append(fact)
-    found = {key: _row(events, shape) for key, events in by_row.items()}
-    return {key: row for key, row in found.items() if row is not None}
+    return {key: _fold(events, table, given.get(key)) for key, events in by_row.items()}
 
 
-def set_of(facts: Iterable[Fact]) -> Collection[Fact]:
-    """Each event once, whatever was delivered twice."""
-    return {fact.event_id: fact for fact in facts}.values()
-
-
-def _row(events: Collection[Fact], shape: Shape) -> Row | None:
+def _fold(events: list[Fact], table: Table, given: Row | None) -> Row:
+    given = given or Row(events[0].key)
     upserts = [(event.rank, event.columns) for event in events if event.columns is not None]
-    tombstone = max((event.rank for event in events if event.columns is None), default=None)
-    if not upserts or (tombstone is not None and max(rank for rank, _ in upserts) < tombstone):
-        return None
-    values: dict[str, Any] = {}
-    for name in shape.columns:
-        carried = [(rank, columns[name]) for rank, columns in upserts if name in columns]
-        surviving = [(rank, value) for rank, value in carried if tombstone is None or rank > tombstone]
-        if surviving:
-            value = max(surviving, key=lambda each: each[0])[1]
-            values[name] = int(value) if isinstance(value, bool) else value
-        elif tombstone is not None:
-            values[name] = None
-    missing = {name for name in shape.not_null if values.get(name) is None}
-    shown = {name for name in shape.defaults if name not in values}
-    return Row(values, withheld=bool(missing - shown))
+    tombstone = max((event.rank for event in events if event.columns is None), default=())
+    tombstone = max(tombstone, given.tombstone)
+    upsert = max([given.upsert, *(rank for rank, _ in upserts)])
+    columns: dict[str, tuple[Rank, Any]] = {}
+    for name in table.columns:
+        carried = [(rank, written[name]) for rank, written in upserts if name in written]
+        taken = [(rank, value) for rank, value in carried if table.takes(name, value)]
+        winner = max([given.columns.get(name, ((), None)), *taken], key=lambda each: each[0])
+        if winner[0] > tombstone:
+            columns[name] = winner
+    return Row(given.key, tombstone, upsert if upsert > tombstone else (), columns)
