@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def names_a_row(event: Event) -> bool:
     """Whether an event names a row of a table that every node has in the end: others are held or not, as they came."""
-    key = event.key or {}
-    return event.table in SHAPES and key.keys() == {"id"} and isinstance(key["id"], str)
+    table = SHAPES.get(event.table)
+    return table is not None and table.resolves(event.key or {})
 
 
 class Held:

@@ -95,20 +95,17 @@ class Convergence(Checker):
             Fact(event.site, event.event_id, event.table, event.key or {}, event.columns, (*event.hlc,))
             for data in {data for node in nodes for data in books.held[node.number].events}
             for event in [books.events[data]]
-            if names_a_row(event)
         ]
-        for table, shape in SHAPES.items():
-            names = sorted(shape.columns)
-            expected = {
-                key: [row.columns.get(name) for name in names] for key, row in rows_of(facts, table, shape).items()
-            }
+        for name, table in SHAPES.items():
+            rows = rows_of(facts, name, table)
+            expected = {key: cells for key, row in rows.items() if (cells := row.cells(table)) is not None}
             for node in nodes:
-                sql = f"SELECT id, {', '.join(names)} FROM {table}"
-                shown = {identity({"id": row[0]}): list(row[1:]) for row in node.query(sql)}
+                sql = f"SELECT id, {', '.join(table.columns)} FROM {name}"
+                shown = {identity({"id": row[0]}): row[1:] for row in node.query(sql)}
                 for key in sorted(shown.keys() | expected.keys()):
                     if shown.get(key) != expected.get(key):
                         wanted = f"{shown.get(key)}, not {expected.get(key)}"
-                        yield f"row {key} of {table} at node {node.number} is {wanted}"
+                        yield f"row {key} of {name} at node {node.number} is {wanted}"
 
 
 class Settled(Checker):
