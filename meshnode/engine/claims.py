@@ -11,7 +11,7 @@ from math import inf
 from meshnode.engine.context import Context
 from meshnode.engine.whole import read_whole
 from meshnode.model.frames import WatermarkEntry
-from meshnode.model.hlc import Hlc
+from meshnode.model.hlc import ZERO, Hlc
 from meshnode.model.scope import Scope
 from meshnode.store import watermarks
 from meshnode.store.database import Tx
@@ -43,6 +43,20 @@ def take_claims_untrusted(
     if groups:
         watermarks.save(tx, groups)
     return advanced
+
+
+def own_ahead_untrusted(context: Context, tx: Tx, claims: Sequence[WatermarkEntry]) -> Hlc | None:
+    """A later event of this very site than is known here, where a peer claims one: like `max_hlc`, a hint (profile §8).
+
+    The peer may have come to hold it only after its hello.
+    """
+    own = [Hlc(claim.physical, claim.logical) for claim in claims if claim.site == context.site]
+    if not own:
+        return None
+    number = context.sites.number(tx, context.site)
+    written = [group.reached for group in watermarks.of_site(tx, number)]
+    known = max([context.newest(tx, number) or ZERO, *written])
+    return max(own) if max(own) > known else None
 
 
 def _group(context: Context, tx: Tx, claim: WatermarkEntry, scope: Scope) -> Group | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from meshnode.engine.claims import take_claims_untrusted
+from meshnode.engine.claims import own_ahead_untrusted, take_claims_untrusted
 from meshnode.engine.commit import commit_events
 from meshnode.engine.context import Context
 from meshnode.engine.keyring import Keyring
@@ -132,6 +132,7 @@ def _receive(
         claimed=claimed,
         membership_changed=work.membership_changed,
         answered=tuple(work.answered),
+        own_ahead=own_ahead_untrusted(context, tx, claims),
     )
 
 

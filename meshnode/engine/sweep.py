@@ -16,7 +16,7 @@ from meshnode.engine.context import Context
 from meshnode.limits import BATCH_EVENTS
 from meshnode.merge.needed import Needed
 from meshnode.model.event import Event
-from meshnode.store import log, removed, rows
+from meshnode.store import log, removed, reoffers, rows
 from meshnode.store.affinity import acceptance
 from meshnode.store.database import Tx
 from meshnode.store.gathered import FIRST, Gathered
@@ -90,7 +90,7 @@ class Sweep:
     def _remove(self, tx: Tx) -> tuple[bool, int, int]:
         places = self._gathered.after(tx, self._place, BATCH_EVENTS)
         withheld: dict[bytes, bool] = {}
-        gone, size = [], 0
+        chosen: dict[int, int] = {}  # position to size
         for place in places:
             data = log.read_at(tx, place.position)
             if place.row != self._place.row:
@@ -107,11 +107,12 @@ class Sweep:
             if key not in self._needed:
                 self._needed[key] = Needed(acceptance)
             if self._choice(event, Row(self._needed[key].needs(event.columns), withheld[key])):
-                gone.append(place.position)
-                size += len(data)
+                chosen[place.position] = len(data)
+        # A peer that rejected an event waits for it: without it, its watermark of the author would stand for ever.
+        gone = sorted(chosen.keys() - reoffers.owed(tx, list(chosen)))
         log.remove(tx, gone)
         removed.record(tx, gone, self._why)
-        return len(places) == BATCH_EVENTS, len(gone), size
+        return len(places) == BATCH_EVENTS, len(gone), sum(chosen[position] for position in gone)
 
 
 def _is_withheld(tx: Tx, table_no: int, key: bytes) -> bool:

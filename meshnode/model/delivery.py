@@ -132,6 +132,7 @@ class Committed:
     claimed: bool = False  # whether watermarks rose to what the peer told
     membership_changed: bool = False
     answered: tuple[bytes, ...] = ()  # ids of requests of ours that the peer answered
+    own_ahead: Hlc | None = None  # a later event of this node's own than it knows, by what the peer claims
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,9 +88,7 @@ class Hooks:
     committed: Callable[[PeerDriver, Committed], None]  # after a commit that may concern others
     moved: Callable[[PeerDriver], None]  # something settled or was told: whoever waits looks again
     ended: Callable[[PeerDriver, Ending], None]
-    rolled_back: Callable[
-        [PeerDriver], bool
-    ]  # whether that is news; a peer knows later events of this site than are here
+    rolled_back: Callable[[PeerDriver], None]  # a peer knows later events of this site than are here
 
 
 class PeerDriver:
@@ -224,8 +222,9 @@ class PeerDriver:
             case Introduced(records):
                 await self._introduce(records)
             case RolledBack(claimed):
-                if claimed is None or self._hooks.rolled_back(self):
-                    self.requests(await self._jobs.ask_own_history(self.peer))
+                if claimed is not None:
+                    self._hooks.rolled_back(self)
+                self.requests(await self._jobs.ask_own_history(self.peer))
             case _:
                 await self._send_job(effect)
 

@@ -303,17 +303,15 @@ class Network:
         await driver.stopped()
         self._leaving.discard(driver)
 
-    def _rolled_back(self, driver: PeerDriver) -> bool:
+    def _rolled_back(self, driver: PeerDriver) -> None:
         """A peer knows later events of this device than are here: nothing is authored until it answered (profile §8).
 
         Once per peer and start, and for a short time: it may be lying, or leave without an answer.
         """
-        if driver.peer in self._rolled_back_by:
-            return False
-        self._rolled_back_by.add(driver.peer)
-        self._asked.add(driver.peer)
-        self._waits_until = asyncio.get_running_loop().time() + RECOVERY_S
-        return True
+        if driver.peer not in self._rolled_back_by:
+            self._rolled_back_by.add(driver.peer)
+            self._asked.add(driver.peer)
+            self._waits_until = asyncio.get_running_loop().time() + RECOVERY_S
 
     @property
     def recovering(self) -> bool:

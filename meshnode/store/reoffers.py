@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from meshnode.errors import CorruptStateError
+from meshnode.store import delivery
 from meshnode.store.database import Tx
 from meshnode.store.delivery import ANSWERED, EVENTS_AGAIN, RECORDS, RECORDS_AGAIN, Items, Reads, Stream
 
@@ -43,6 +45,24 @@ def count(tx: Reads, stream: Stream) -> tuple[int, int]:
         "SELECT count(*), coalesce(sum(waiting), 0) FROM meshnode_reoffers WHERE site_no = ? AND path = ?", stream.key
     ).fetchone()
     return int(row[0]), int(row[1])
+
+
+def owed(tx: Tx, positions: Sequence[int]) -> set[int]:
+    """Those of these events that some peer rejected or asked for and has not got, or may still reject: in flight."""
+    found: set[int] = set()
+    for site_no, path, site in tx.execute(
+        "SELECT o.site_no, o.path, s.site FROM meshnode_outbound AS o JOIN meshnode_sites AS s ON s.no = o.site_no"
+    ).fetchall():
+        stream = Stream(bytes(site), site_no, path)
+        try:
+            outbound = delivery.read_outbound(tx, stream)
+            staged = delivery.read_staged(tx, stream, outbound) if outbound else []
+        except CorruptStateError:
+            staged = []  # that stream is stopped and said so: what it had in flight is not known
+        found.update(each for row in staged if kind_of(row.items) == EVENT for each in row.items.positions)
+        sql = "SELECT 1 FROM meshnode_reoffers WHERE site_no = ? AND path = ? AND kind = ? AND position = ?"
+        found.update(each for each in positions if tx.execute(sql, (*stream.key, EVENT, each)).fetchone())
+    return found.intersection(positions)
 
 
 def remove(tx: Tx, stream: Stream, kind: int, positions: Iterable[int]) -> None:

@@ -35,7 +35,7 @@ What a driver does (the node's link does it over QUIC, `tests/support/pair.py` o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from meshnode.codec.framing import FrameReader, frame
@@ -57,7 +57,7 @@ from meshnode.model.frames import (
     encode_frame,
 )
 from meshnode.model.frames_untrusted import decode_control_untrusted, decode_events_untrusted
-from meshnode.model.hlc import ZERO, beyond_skew
+from meshnode.model.hlc import ZERO, Hlc, beyond_skew
 from meshnode.sync.effects import (
     Close,
     Effect,
@@ -102,10 +102,12 @@ class Session:
         self._events = FrameReader(FRAME_BYTES)
         self._early_control: list[bytes] = []  # came before `start`
         self._early_events: list[bytes] = []  # came before the hello: streams do not keep order among each other
+        self._own_ahead: Hlc | None = None  # a later event of ours that the hello told of, beyond the skew bound so far
+        self._own_asked = ZERO  # the latest event of ours that the peer was asked for because it claimed it
         self._requested: dict[bytes, None] = {}
         self._features: frozenset[str] = frozenset()  # agreed: listed by both sides
         self._told = ToldWatermarks()
-        self._heard = HeardWatermarks(greeting.site)
+        self._heard = HeardWatermarks()
         self.stopped = ""
         """Why our stream stands still, empty while it does not (NEOTH commit contract)."""
 
@@ -253,7 +255,7 @@ class Session:
             self._sending().grew_by_peer(now_ms)
         if result is not None and result.answered:
             self._heard.again()
-        return self._guarded(lambda: self._receiver.committed(result), now_ms)
+        return self._guarded(lambda: self._committed(result), now_ms)
 
     def stream_failed(self, reason: str, now_ms: int) -> list[Effect]:
         """A sending job met state that cannot be read: our stream stops, the peer's goes on (NEOTH commit contract)."""
@@ -314,10 +316,14 @@ class Session:
         if self.hello is not None:
             raise ProtocolError("a second hello")
         scope = check_hello_untrusted(hello, self.peer)
+        claimed = hello.max_hlc.get(self._greeting.site, ZERO)
         hello, skewed = without_skew(hello, now_ms)
         self.hello = hello
         self._features = frozenset(hello.features).intersection(self._greeting.features)
         known = max(self._state.own_newest, dict(self._state.max_hlc).get(self._greeting.site, ZERO))
+        if claimed > known and self._greeting.site not in hello.max_hlc:
+            self._own_ahead = claimed
+        self._own_asked = hello.max_hlc.get(self._greeting.site, ZERO)
         effects: list[Effect] = [PeerHello(hello, scope, hello.wall - now_ms)]
         effects.extend(remarks(hello, skewed, known, self._greeting.site, now_ms))
         if holds_more(hello.inbound, self._state.outbound, self._state.past_epochs):
@@ -365,6 +371,13 @@ class Session:
 
     # --- The rest.
 
+    def _committed(self, result: Committed | None) -> list[Effect]:
+        effects = self._receiver.committed(result)
+        if result is not None and result.own_ahead is not None and result.own_ahead > self._own_asked:
+            self._own_asked = result.own_ahead  # once: the peer may claim what it does not hold any more
+            effects.append(RolledBack(result.own_ahead))
+        return effects
+
     def _advanced(self, result: Advanced | None) -> list[Effect]:
         effects = self._sending().advanced(result)
         if not self._sending().stands_still:
@@ -400,10 +413,17 @@ class Session:
             return effects
         if self._leaving or self._sender is None:
             return effects
+        return [*effects, *self._time_passed(now_ms), *self._receiver.pump(self._heard), *self._sender.pump(now_ms)]
+
+    def _time_passed(self, now_ms: int) -> Iterator[Effect]:
+        """What the peer told beyond the skew bound counts once it is within it: it tells nothing twice on one link."""
         counting = self._heard.time_passed(now_ms)
         if counting:
-            effects = [*effects, PeerWatermarks(counting)]
-        return [*effects, *self._receiver.pump(self._heard), *self._sender.pump(now_ms)]
+            yield PeerWatermarks(counting)
+        ahead = self._own_ahead
+        if ahead is not None and not beyond_skew(ahead.physical, now_ms):
+            self._own_ahead, self._own_asked = None, max(ahead, self._own_asked)
+            yield RolledBack(ahead)
 
     def _end(self, error: ProtocolError) -> list[Effect]:
         self._dead = True

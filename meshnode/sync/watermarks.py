@@ -47,12 +47,11 @@ class HeardWatermarks:
     does not tell it again on this link.
     """
 
-    __slots__ = ("_after", "_ahead", "_own", "_risen", "_waiting", "entries", "told")
+    __slots__ = ("_after", "_ahead", "_risen", "_waiting", "entries", "told")
 
-    def __init__(self, own: bytes) -> None:
+    def __init__(self) -> None:
         self.entries: dict[GroupName, Told] = {}
         self.told = False  # whether any message came
-        self._own = own
         self._after: After | None = None
         self._ahead: dict[GroupName, Hlc] = {}  # beyond the skew bound when it was told
         self._waiting: dict[GroupName, Hlc] = {}
@@ -89,7 +88,7 @@ class HeardWatermarks:
 
     def again(self) -> None:
         """What the store did not take may count now: a request that stood against it was answered."""
-        self._waiting = {group: told.hlc for group, told in self.entries.items() if group[0] != self._own}
+        self._waiting = {group: told.hlc for group, told in self.entries.items()}
 
     def due(self, epoch: bytes, next_no: int) -> tuple[WatermarkEntry, ...]:
         """The claims that count once every frame of `epoch` before `next_no` is committed: a bounded part of them."""
@@ -103,5 +102,4 @@ class HeardWatermarks:
         if len(self.entries) < TOLD_GROUPS_PER_PEER if before is None else before.hlc < hlc:
             self.entries[group] = Told(hlc, now_ms)
             self._risen[group] = None
-            if group[0] != self._own:  # nobody else knows what this node wrote
-                self._waiting[group] = hlc
+            self._waiting[group] = hlc

@@ -9,7 +9,7 @@ from support.mesh_context import START_MS
 from support.pair import NOTES, Node, Wire, mesh, settle
 from support.records import founding, sealed, site_key, vouch
 
-from meshnode.engine import outbox
+from meshnode.engine import outbox, retention
 from meshnode.engine.links import open_link
 from meshnode.errors import CloseCode, CorruptStateError, ProtocolError
 from meshnode.limits import BATCH_EVENTS, CYCLE_MS, FRONTIER_SITES, GENESIS_REWIND_MS, SKEW_MS
@@ -20,6 +20,7 @@ from meshnode.model.record import Retirement
 from meshnode.model.scope import Scope
 from meshnode.store import removed, reoffers
 from meshnode.store.backlog import Backlog, backlog, groups_ahead, sites_ahead
+from meshnode.store.watermarks import all_watermarks
 from meshnode.sync.effects import Advance, NewEpoch, RolledBack
 
 
@@ -41,6 +42,32 @@ def later(node: Node, ms: int) -> None:
     node.time.now_ms += ms
     for end in list(node.ends):
         end.timer()
+
+
+def test_what_a_peer_rejected_is_not_compacted_before_it_got_it(tmp_path: Path) -> None:
+    """Nobody else may offer it again, and the peer's watermark of its author would stand for ever."""
+    left, right = mesh(tmp_path, 2)
+    ahead = left.time.now_ms + SKEW_MS + 10
+    for number, title in enumerate(("superseded", "newest")):
+        left.context.clock = Hlc(ahead, number)
+        left.write("n1", title)
+    wire = Wire(left, right)
+    wire.settle()
+    assert right.rows() == {}
+    sweep = retention.compaction(left.context, *NOTES)
+    while sweep.step():
+        pass
+    assert sweep.events == 0
+    for _ in range(3):
+        later(left, CYCLE_MS)
+        wire.settle()
+    assert right.rows() == {"n1": "newest"}
+    with right.context.transaction() as tx:
+        assert [each.hlc for each in all_watermarks(tx)] == [left.context.clock]
+    sweep = retention.compaction(left.context, *NOTES)
+    while sweep.step():
+        pass
+    assert sweep.events == 1
 
 
 def test_what_was_written_before_and_while_linked_arrives_both_ways(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.pair import Node, Wire, mesh, settle
-from support.records import site_key
+from support.records import founding, site_key, vouch
 
 from meshnode.engine import inbox
 from meshnode.engine.registry import TableSpec, register
@@ -108,6 +108,25 @@ def test_a_group_advances_along_a_chain_of_nodes(tmp_path: Path) -> None:
     assert wires[1].left.session.peer_watermarks[(first.site, "main", "notes")].hlc == written[-1].hlc
 
 
+def test_a_lost_history_comes_back_by_a_peer_that_gets_it_only_while_it_is_linked(tmp_path: Path) -> None:
+    first, second, third = mesh(tmp_path, 3)
+    written = [first.write(row, "x").data for row in "abc"]
+    settle([Wire(first, third)])
+    first.lose()
+    first.admit(*founding(first.key), *(vouch(first.key, node.key, 2 + node.number) for node in (second, third)))
+    first.create_notes()
+    wires = [Wire(first, second)]
+    settle(wires)  # its hello tells of nothing later: the second node has none of it
+    wires.append(Wire(second, third))
+    for _ in range(4):
+        settle(wires)
+        first.time.now_ms += 2_000
+        for wire in wires:
+            wire.left.timer()
+            wire.right.timer()
+    assert set(written) <= first.events()
+
+
 def test_it_is_durable_and_never_falls(node: Node) -> None:
     assert receive(node, claim(node, 5), adopt=Adopt(EPOCH, 1)).claimed
     node.crash()
@@ -190,7 +209,7 @@ def message(node: Node, no: int, *entries: WatermarkEntry, epoch: bytes = EPOCH)
 
 
 def test_a_claim_waits_for_the_frames_before_it(node: Node) -> None:
-    heard = HeardWatermarks(node.site)
+    heard = HeardWatermarks()
     heard.take_untrusted(message(node, 3, claim(node, 5)), node.time.now_ms)
     assert heard.due(EPOCH, 3) == ()
     assert heard.due(b"another!", 9) == ()
@@ -201,7 +220,7 @@ def test_a_claim_waits_for_the_frames_before_it(node: Node) -> None:
 
 
 def test_claims_that_wait_are_merged_under_the_latest_frame(node: Node) -> None:
-    heard = HeardWatermarks(node.site)
+    heard = HeardWatermarks()
     now_ms = node.time.now_ms
     heard.take_untrusted(message(node, 3, claim(node, 5), claim(node, 9, site=RELAY.site)), now_ms)
     heard.take_untrusted(message(node, 6, claim(node, 7)), now_ms)
@@ -210,18 +229,29 @@ def test_claims_that_wait_are_merged_under_the_latest_frame(node: Node) -> None:
     assert set(heard.due(EPOCH, 7)) == {claim(node, 8), claim(node, 9, site=RELAY.site)}
 
 
-def test_what_is_beyond_the_skew_bound_or_ones_own_never_counts(node: Node) -> None:
-    heard = HeardWatermarks(node.site)
-    far, own = claim(node, SKEW_MS + 1), claim(node, 5, site=node.site)
-    assert heard.take_untrusted(message(node, 0, far, own), node.time.now_ms) == 1
+def test_what_is_beyond_the_skew_bound_never_counts(node: Node) -> None:
+    heard = HeardWatermarks()
+    far, near = claim(node, SKEW_MS + 1), claim(node, 5)
+    assert heard.take_untrusted(message(node, 0, far, near), node.time.now_ms) == 1
+    assert heard.due(EPOCH, 1) == (near,)
     heard.again()
-    assert heard.due(EPOCH, 1) == ()
-    assert heard.entries == {own[:3]: Told(hlc(node, 5), node.time.now_ms)}
+    assert heard.due(EPOCH, 1) == (near,)
+    assert heard.entries == {near[:3]: Told(hlc(node, 5), node.time.now_ms)}
+
+
+def test_a_claim_to_hold_later_events_of_ours_is_a_hint_that_they_were_lost_here(node: Node) -> None:
+    """It comes with no hello where the peer got them while it was linked; what is known here it only repeats."""
+    written = node.write("n", "x")
+    known = WatermarkEntry(node.site, "main", "notes", *written.hlc)
+    assert receive(node, known, adopt=Adopt(EPOCH, 1)).own_ahead is None
+    later = receive(node, known, claim(node, 5, site=node.site))
+    assert (later.own_ahead, later.claimed) == (hlc(node, 5), False)
+    assert mark(node, node.site) == written.hlc
 
 
 def test_what_was_beyond_the_skew_bound_counts_once_time_has_come_near(node: Node) -> None:
     """Its peer does not tell it again: a clock set wrong for a while would stall the group while the link lasts."""
-    heard = HeardWatermarks(node.site)
+    heard = HeardWatermarks()
     now_ms = node.time.now_ms
     heard.take_untrusted(message(node, 0, claim(node, SKEW_MS + 5)), now_ms)
     heard.time_passed(now_ms + 4)
@@ -233,7 +263,7 @@ def test_what_was_beyond_the_skew_bound_counts_once_time_has_come_near(node: Nod
 
 
 def test_many_claims_are_taken_in_parts(node: Node) -> None:
-    heard = HeardWatermarks(node.site)
+    heard = HeardWatermarks()
     claims = [claim(node, 1, table=f"t{number}") for number in range(ENTRIES_PER_MESSAGE + 1)]
     heard.take_untrusted(message(node, 0, *claims), node.time.now_ms)
     parts = [heard.due(EPOCH, 1) for _ in range(3)]

@@ -241,6 +241,17 @@ def test_a_later_event_of_our_own_shows_that_we_were_restored() -> None:
         assert [each.claimed for each in effects if isinstance(each, RolledBack)] == [later] * restored
 
 
+def test_a_restored_node_whose_clock_is_behind_hears_of_it_once_its_clock_is_right() -> None:
+    for known, restored in ((Hlc(NOW, 4), True), (Hlc(NOW + SKEW_MS + 5, 1), False)):
+        session = Session(GREETING, PEER)
+        session.start(LinkState(None, None, max_hlc=((OWN, known),)), NOW)
+        beyond = Hlc(NOW + SKEW_MS + 5, 0)
+        effects = session.control_untrusted(hello(max_hlc={OWN: beyond}), NOW) + session.timer(NOW + 4)
+        assert not any(isinstance(each, RolledBack) for each in effects)
+        effects = session.timer(NOW + 5) + session.timer(NOW + 6)
+        assert [each.claimed for each in effects if isinstance(each, RolledBack)] == [beyond] * restored
+
+
 def test_a_stranger_may_introduce_itself_once_and_say_nothing_else() -> None:
     session = Session(GREETING, PEER, admitted=False)
     effects = session.control_untrusted(wire(Introduce(records=(b"r",))) + hello(), NOW)

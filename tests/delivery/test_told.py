@@ -97,7 +97,7 @@ def entry(name: str, ms: int) -> WatermarkEntry:
 
 def test_a_link_remembers_a_bounded_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watermarks, "TOLD_GROUPS_PER_PEER", 3)
-    heard = HeardWatermarks(PEER)
+    heard = HeardWatermarks()
     heard.take_untrusted(message(*(entry(f"t{number}", 1) for number in range(9))), 10)
     heard.take_untrusted(message(entry("t1", 5), entry("t8", 5)), 11)
     assert heard.entries == {group("t0"): at(1, 10), group("t1"): at(5, 11), group("t2"): at(1, 10)}
@@ -105,7 +105,7 @@ def test_a_link_remembers_a_bounded_number_of_groups(monkeypatch: pytest.MonkeyP
 
 
 def test_what_rose_is_handed_over_once_and_in_parts() -> None:
-    heard = HeardWatermarks(PEER)
+    heard = HeardWatermarks()
     heard.take_untrusted(message(entry("a", 5), entry("b", 5)), 10)
     heard.take_untrusted(message(entry("a", 6), entry("b", 4)), 11)
     assert heard.take_risen() == {group("a"): at(6, 11), group("b"): at(5, 10)}

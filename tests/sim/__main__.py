@@ -9,6 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from sim.growth import HEAD, SIZES, grow
 from sim.run import run_seed, run_seeds
 
 SHOWN = 5  # failures shown in full
@@ -20,7 +21,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
     parser.add_argument("--trace", action="store_true", help="print what happens")
+    parser.add_argument("--growth", type=int, nargs="*", metavar="NODES", help="measure meshes of 8, 16, 32, 64 nodes")
     options = parser.parse_args()
+    if options.growth is not None:
+        print(HEAD)
+        for growth in grow(tuple(options.growth) or SIZES, seed=options.seed):
+            print(growth.text(), flush=True)
+        return 0
     seeds = range(options.seed, options.seed + options.seeds)
     started, failed = time.perf_counter(), 0
     alone = options.trace or len(seeds) == 1

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from meshnode.model.event import Event
-from meshnode.model.hlc import Hlc
 from meshnode.store import log
 from sim.tables import SHAPES
 
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
 def names_a_row(event: Event) -> bool:
     """Whether an event names a row of a table that every node has in the end: others are held or not, as they came."""
-    key = event.key or {}
-    return event.table in SHAPES and key.keys() == {"id"} and isinstance(key["id"], str)
+    table = SHAPES.get(event.table)
+    return table is not None and table.resolves(event.key or {})
 
 
 class Held:
@@ -27,7 +26,6 @@ class Held:
     def __init__(self) -> None:
         self.events: dict[bytes, int] = {}  # bytes of an event to its position
         self.positions: dict[int, bytes] = {}  # of this copy of the database, what was removed included
-        self.gone: set[bytes] = set()  # what was taken out on record
         self.generation = 0  # of the membership, when it was read
         self.reused: set[int] = set()
         self.last = 0
@@ -52,9 +50,9 @@ class Books:
         self.held: dict[int, Held] = {}
         self.events: dict[bytes, Event] = {}  # every event that was ever on a disk
         self.authored: dict[bytes, list[Event]] = {}  # by site, what its own node wrote, in this order
-        self.at_risk: set[bytes] = set()  # on a disk that was lost: nobody may have it, or not all whom it was sent to
-        self.clocks_reused: defaultdict[int, list[tuple[Event, Event]]] = defaultdict(list)
-        self._clocks: dict[tuple[bytes, Hlc], Event] = {}
+        self.at_risk: set[bytes] = set()  # by sites that lost a disk: nobody may have it, or some who claim more
+        self.taken_out: set[bytes] = set()  # what some node compacted or took back, on record
+        self.clocks_fallen: defaultdict[int, list[tuple[Event, Event]]] = defaultdict(list)
 
     def update(self, node: Node) -> None:
         """Take what a node's log grew by; where something may have left it, read it again."""
@@ -88,16 +86,13 @@ class Books:
             return True
         return context.membership.judge(event.site, event.hlc) is not None
 
-    def taken_out_anywhere(self, data: bytes) -> bool:
-        """Whether some node once held the event and took it out of its log on record."""
-        return any(data in held.gone for held in self.held.values())
-
     def _note_removed(self, node: Node, held: Held) -> None:
+        """What left a log on record; a copy of the database, put in its place later, may go on without it."""
         gone = [position for position, data in held.positions.items() if data not in held.events]
         if gone:
             ranges = node.query("SELECT first, last FROM meshnode_removed")
             on_record = [each for each in gone if any(first <= each <= last for first, last in ranges)]
-            held.gone = {held.positions[each] for each in on_record}
+            self.taken_out.update(held.positions[each] for each in on_record)
 
     def _take(self, node: Node, held: Held, rows: Iterable[tuple[int, bytes]]) -> None:
         for position, data in rows:
@@ -108,7 +103,10 @@ class Books:
     def _meet(self, node: Node, event: Event) -> None:
         self.events[event.data] = event
         if event.site == node.site:
-            self.authored.setdefault(event.site, []).append(event)
-            before = self._clocks.setdefault((event.site, event.hlc), event)
-            if before is not event:
-                self.clocks_reused[node.number].append((event, before))
+            written = self.authored.setdefault(event.site, [])
+            latest = max(written, key=lambda each: each.hlc, default=None)
+            if latest is not None and event.hlc <= latest.hlc:
+                self.clocks_fallen[node.number].append((event, latest))
+                if node.disks > 1:  # it has not heard yet how far it had been: peers claim more already
+                    self.at_risk.add(event.data)
+            written.append(event)

@@ -177,12 +177,13 @@ class End:
 
     def _rolled_back(self, claimed: object) -> None:
         context, peer = self.process.context, self.peer.site
-        if claimed is None or self.process.rolled_back(peer):
-            self._submit(
-                "ask own history",
-                lambda: links.ask_own_history(context, peer, PATH),
-                lambda asked: self._carry_out(self.session.requests(asked, self._now_ms)),
-            )
+        if claimed is not None:
+            self.process.rolled_back(peer)
+        self._submit(
+            "ask own history",
+            lambda: links.ask_own_history(context, peer, PATH),
+            lambda asked: self._carry_out(self.session.requests(asked, self._now_ms)),
+        )
 
     def _submit(self, name: str, work: Callable[[], Any], done: Callable[[Any], None], job: Job | None = None) -> None:
         """A job of this link: what it raises ends the link with its code and nothing else."""

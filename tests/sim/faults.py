@@ -17,7 +17,7 @@ from meshnode.model.event import Scalar
 from meshnode.model.frames import Ack, Inbound, encode_frame
 from meshnode.model.frames_untrusted import decode_control_untrusted
 from meshnode.model.hlc import CLOCK_BYTES, ZERO, Rank
-from meshnode.store import frontier, meta, schema
+from meshnode.store import frontier, inbound, log, meta, schema
 from meshnode.store.database import Tx
 from meshnode.store.watermarks import Group
 from meshnode.sync import sender
@@ -202,4 +202,59 @@ FAULTS: Final[dict[str, Fault]] = {
     "records after events": records_after_events,
     "frontier slot merged from a peer": own_frontier_slot_merged,
     "resume from a pruned frame": resume_from_a_pruned_frame,
+}
+
+
+# --- further ones, so that every checker has seen something
+
+
+@contextmanager
+def clock_not_kept() -> Iterator[None]:
+    """After a start the clock is that of the wall, whatever was written before."""
+    with patch.object(meta, "read_clock", lambda _tx: ZERO), patch.object(log, "newest_of_all", lambda _tx: ZERO):
+        yield
+
+
+@contextmanager
+def log_cut_at_start() -> Iterator[None]:
+    """A start takes the last event that came from others for half-written, and drops it."""
+    migrate = schema.migrate
+
+    def drop(tx: Tx) -> None:
+        migrate(tx)
+        own = "SELECT no FROM meshnode_sites WHERE site = (SELECT value FROM meshnode_meta WHERE name = 'site')"
+        last = f"SELECT max(position) FROM meshnode_log WHERE site_no NOT IN ({own})"
+        tx.execute(f"DELETE FROM meshnode_log WHERE position = ({last})")
+
+    with patch.object(schema, "migrate", drop):
+        yield
+
+
+@contextmanager
+def acks_kept_for_ever() -> Iterator[None]:
+    """Stored acks are never dropped."""
+    with patch.object(inbound, "ACKS_KEPT", 10**9):
+        yield
+
+
+@contextmanager
+def requests_never_answered() -> Iterator[None]:
+    """What a peer asked for is sent, and that it was is never said."""
+    with patch.object(Staging, "_answers", lambda _self: False):
+        yield
+
+
+@contextmanager
+def groups_stand_still() -> Iterator[None]:
+    """A group that had a rejected event never advances again."""
+    with patch.object(Group, "settle", lambda _self, _hlc: None):
+        yield
+
+
+FURTHER: Final[dict[str, Fault]] = {
+    "clock not kept": clock_not_kept,
+    "log cut at a start": log_cut_at_start,
+    "acks kept for ever": acks_kept_for_ever,
+    "requests never answered": requests_never_answered,
+    "groups stand still": groups_stand_still,
 }

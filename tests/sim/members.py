@@ -68,10 +68,10 @@ class Members:
         joiner = Node(world, number, members=())
 
         def join() -> None:
-            near = self._chance.shuffled(world.live())[: self._chance.between(1, 2)]
-            world.nodes.append(joiner)
             with context.transaction() as tx:
                 joiner.shown = tuple(all_records(tx))
+            near = self._chance.shuffled(world.live())[: self._chance.between(1, 2)]
+            world.nodes.append(joiner)
             joiner.boot()
             if world.is_peaceful:
                 world.make_peace_with(joiner)

@@ -205,7 +205,7 @@ class Network:
         self._hosts: dict[int, Host] = {}
         self._edges: dict[Direction, Weather] = {}
         self._cut: Counter[Direction] = Counter()
-        self._sides: list[Side] = []
+        self.sides: list[Side] = []  # of the links that there are
         self._looking: set[Direction] = set()
 
     def edge(self, left: Host, right: Host, weather: Weather) -> None:
@@ -240,7 +240,7 @@ class Network:
         listed = list(directions)
         for direction in listed:
             self._cut[direction] += 1
-            for side in self._sides:
+            for side in self.sides:
                 if side.direction == direction[::-1]:
                     side.listen()
         self.schedule.after(for_us, lambda: self._heal(listed))
@@ -251,7 +251,7 @@ class Network:
 
     def break_link(self, left: int, right: int) -> None:
         """The link between two hosts breaks, if there is one: each side learns of it in its own time."""
-        for side in list(self._sides):
+        for side in list(self.sides):
             if set(side.direction) == {left, right} and side.alive:
                 side.broken = True
                 self.schedule.after(self.chance.spread(2 * SECOND), side.lost)
@@ -260,14 +260,14 @@ class Network:
         """A side ended: the two look for each other again."""
         self.bytes.update(side.sent)
         side.sent.clear()
-        self._sides = [each for each in self._sides if each is not side]
+        self.sides = [each for each in self.sides if each is not side]
         self._look_again(*side.direction if side.direction in self._edges else side.direction[::-1])
 
     def _heal(self, directions: Iterable[Direction]) -> None:
         for direction in directions:
             self._cut[direction] = max(self._cut[direction] - 1, 0)
             if not self._cut[direction]:
-                for side in list(self._sides):
+                for side in list(self.sides):
                     if side.direction == direction:
                         self.schedule.after(self.chance.spread(50 * MS), side.drain)
 
@@ -294,7 +294,7 @@ class Network:
         left, right = Side(self, one, other, weather), Side(self, other, one, weather)
         left.join(right)
         right.join(left)
-        self._sides += [left, right]
+        self.sides += [left, right]
         self.links += 1
         for side in (left, right):
             self.schedule.after(weather.latency_us, side.start)

@@ -48,6 +48,7 @@ class Plan:
     bursts: int  # of local writes
     job_us: int  # mean time of a job on the writer
     sync_us: int  # mean time until what it committed is on the disk
+    event_us: int = 0  # what each event of a batch adds to that
     trouble: tuple[tuple[str, int], ...]  # what goes wrong, and how often (`trouble.Trouble`)
 
     @property

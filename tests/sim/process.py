@@ -22,10 +22,11 @@ from meshnode.errors import CloseCode, MeshError
 from meshnode.limits import INTRODUCE_BYTES
 from meshnode.model.delivery import Committed
 from meshnode.model.event import Event
-from meshnode.model.frames import FEATURE_COVERING
+from meshnode.model.frames import FEATURE_COVERING, Batch
 from meshnode.model.policy import Policy
 from meshnode.store.database import Database
 from meshnode.store.delivery import Stream
+from meshnode.sync.effects import Commit
 from meshnode.sync.greeting import Greeting
 from sim.end import End
 from sim.network import Side
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
     from sim.node import Node
 
 RECOVERY_S = 30  # as the real node: how long a restored one waits for its own history before it writes again
+
+
+def _events_in(job: Job | None) -> int:
+    """How many events a job is given to apply."""
+    if not isinstance(job, Commit):
+        return 0
+    return sum(len(frame.content.events) for frame in job.frames if isinstance(frame.content, Batch))
 
 
 class Died(BaseException):
@@ -120,7 +128,8 @@ class Process:
             if failed is not None:
                 failed(error)
 
-        self.writer.submit(name, run, finished, gave_up)
+        events = _events_in(job) * self.node.world.plan.event_us
+        self.writer.submit(name, run, finished, gave_up, events)
 
     def may_die(self) -> None:
         """A point between two effects."""
@@ -137,7 +146,7 @@ class Process:
             self.fuse -= 1
             if self.fuse < 0:
                 raise Died(self)
-        if self.refusals and point != "COMMIT" and not point.startswith(("SAVEPOINT", "RELEASE")):
+        if self.refusals and not point.startswith(("SAVEPOINT", "RELEASE")):
             refusal = self.refusals.pop()
             if refusal is not None:
                 self.node.world.happened["refused write"] += 1
@@ -217,14 +226,12 @@ class Process:
         self._generation = self.context.generation
         self._introduction = shown if sum(map(len, shown)) + 8 * len(shown) < INTRODUCE_BYTES else ()
 
-    def rolled_back(self, peer: bytes) -> bool:
+    def rolled_back(self, peer: bytes) -> None:
         """A peer knows later events of this site: nothing is written until it answered (profile §8)."""
-        if peer in self._rolled_back_by:
-            return False
-        self._rolled_back_by.add(peer)
-        self._asked.add(peer)
-        self._waits_until_us = self.node.world.schedule.now_us + RECOVERY_S * SECOND
-        return True
+        if peer not in self._rolled_back_by:
+            self._rolled_back_by.add(peer)
+            self._asked.add(peer)
+            self._waits_until_us = self.node.world.schedule.now_us + RECOVERY_S * SECOND
 
     @property
     def recovering(self) -> bool:

@@ -32,9 +32,10 @@ class World:
         folder: Path,
         tell: Callable[[str], None] | None = None,
         kinds: Sequence[type[Checker]] = CHECKERS,
+        plan: Plan | None = None,
     ) -> None:
         self.seed, self.folder, self._tell = seed, folder, tell
-        self.plan: Plan = plan_of(seed)
+        self.plan: Plan = plan or plan_of(seed)
         self.chance = Chance(seed)
         self.schedule = Schedule()
         self.network = Network(self.schedule, self.chance.branch("network"))
@@ -48,12 +49,7 @@ class World:
 
     def run(self) -> None:
         """Raises Violation where a checker sees something."""
-        self.note(f"{self.plan}")
-        for node in self.nodes:
-            self._guarded(node.boot)
-        hosts = {host.number: host for host in self.hosts}
-        for left, right in self.plan.edges:
-            self.network.edge(hosts[left], hosts[right], self.plan.weather[(left, right)])
+        self.start()
         self.workload = Workload(self)
         self._let_trouble_come()
         while (at_us := self.schedule.next_us()) is not None and at_us <= self.plan.trouble_us:
@@ -61,6 +57,15 @@ class World:
         self._make_peace()
         self._come_to_rest()
         self.watch.at_rest()
+
+    def start(self) -> None:
+        """Everybody starts and looks for the others."""
+        self.note(f"{self.plan}")
+        for node in self.nodes:
+            self._guarded(node.boot)
+        hosts = {host.number: host for host in self.hosts}
+        for left, right in self.plan.edges:
+            self.network.edge(hosts[left], hosts[right], self.plan.weather[(left, right)])
 
     @property
     def hosts(self) -> list[Host]:

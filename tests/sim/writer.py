@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from meshnode.errors import MeshError
@@ -17,13 +18,15 @@ def _unexpected(error: MeshError) -> None:
     raise error
 
 
+@dataclass(frozen=True, slots=True)
 class Job:
     """One job: what it does on the database, and what is done with the outcome once that is on disk."""
 
-    __slots__ = ("done", "failed", "name", "work")
-
-    def __init__(self, name: str, work: Callable[[], Any], done: Callable[[Any], None], failed: Failed) -> None:
-        self.name, self.work, self.done, self.failed = name, work, done, failed
+    name: str
+    work: Callable[[], Any]
+    done: Callable[[Any], None]
+    failed: Failed
+    more_us: int
 
 
 class Writer:
@@ -31,8 +34,6 @@ class Writer:
 
     def __init__(self, schedule: Schedule, chance: Chance, *, job_us: float, sync_us: float) -> None:
         self.unsure = False
-        self.before: Callable[[Job], None] = lambda _job: None
-        self.after: Callable[[Job], None] = lambda _job: None
         self._schedule = schedule
         self._chance = chance
         self._job_us, self._sync_us = job_us, sync_us
@@ -41,10 +42,15 @@ class Writer:
         self._stopped = False
 
     def submit(
-        self, name: str, work: Callable[[], Any], done: Callable[[Any], None], failed: Failed = _unexpected
+        self,
+        name: str,
+        work: Callable[[], Any],
+        done: Callable[[Any], None],
+        failed: Failed = _unexpected,
+        more_us: int = 0,
     ) -> None:
-        """Queue a job."""
-        self._queue.append(Job(name, work, done, failed))
+        """Queue a job; it takes `more_us` longer than one that carries nothing."""
+        self._queue.append(Job(name, work, done, failed, more_us))
         self._next()
 
     def stop(self) -> None:
@@ -57,12 +63,11 @@ class Writer:
             return
         self._busy = True
         job = self._queue.popleft()
-        self._schedule.after(self._chance.spread(self._job_us), lambda: self._run(job))
+        self._schedule.after(self._chance.spread(self._job_us) + job.more_us, lambda: self._run(job))
 
     def _run(self, job: Job) -> None:
         if self._stopped:
             return
-        self.before(job)
         error: MeshError | None = None
         outcome = None
         try:
@@ -76,7 +81,6 @@ class Writer:
         if self._stopped:
             return
         self.unsure = self._busy = False
-        self.after(job)
         if error is not None:
             job.failed(error)
         else:
