@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Final
 
 from meshnode.engine.context import Context
+from meshnode.engine.live import Ahead
 from meshnode.engine.offer import Filter, TableFilter
 from meshnode.engine.staging import Staging
-from meshnode.limits import REQUESTS_PER_PEER
+from meshnode.limits import BATCH_EVENTS, REQUESTS_PER_PEER
 from meshnode.model.delivery import Advanced, OutboundStream, Settlement, StagedFrame
 from meshnode.model.frames import EPOCH_BYTES, WHAT_SITE, Request, WatermarkEntry
 from meshnode.model.scope import WILDCARD
@@ -43,8 +44,15 @@ def advance(
     retry: bool,
     watermarks: bool,
     offered: Filter,
+    batch: int = BATCH_EVENTS,
+    live_after: int = 0,
+    live_room: int = 0,
 ) -> Advanced | None:
-    """Settle acks in order, then stage at most `room` frames; returns every frame above `known_no`."""
+    """Settle acks in order, then stage at most `room` frames; returns every frame above `known_no`.
+
+    A frame gets at most `batch` events. At most `live_room` further frames go ahead of a backlog, with own events
+    beyond `live_after` (`engine.live`).
+    """
     with context.transaction() as tx:
         stream = stream_of(context, tx, peer, path)
         before = delivery.read_outbound(tx, stream)
@@ -58,15 +66,17 @@ def advance(
             reoffers.start_cycle(tx, stream)
         known = [each for each in staged if each.no > outbound.settled_no]
         frames = delivery.read_frames(tx, stream, [each for each in known if each.no > known_no])
-        staging = Staging(context, tx, stream, outbound, offered)
+        staging = Staging(context, tx, stream, outbound, offered, batch=batch)
         staging.follow(known)
-        more = staging.fill(max(room - len(frames), 0))
+        live = sum(each.staged.live for each in frames)
+        ahead = Ahead(live_after, max(live_room - live, 0))
+        more = staging.fill(max(room - len(frames) + live, 0), ahead)
         if not known and not staging.frames:
             outbound = replace(outbound, cursor=staging.cursor, record_cursor=staging.record_cursor)
         if outbound != before:
             delivery.write_outbound(tx, stream, outbound)
         told = _watermarks(tx, offered, peer) if watermarks and staging.caught_up else None
-        return Advanced(outbound.settled_no, (*frames, *staging.frames), more, told)
+        return Advanced(outbound.settled_no, (*frames, *staging.frames), more, told, ahead.after)
 
 
 def resend(
@@ -148,6 +158,8 @@ def _settle(
             return None
         matched.append((row, ack))
     for row, ack in matched:
+        if row.items.kind == delivery.LIVE:
+            continue  # the cursor comes by these positions and offers them again
         positions = [row.items.positions[index] for index in ack.rejected if index < len(row.items.positions)]
         reoffers.add(tx, stream, reoffers.kind_of(row.items), positions, waiting=True)
     if not matched:

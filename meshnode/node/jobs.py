@@ -56,6 +56,9 @@ class StoreJobs:
                 retry=job.retry,
                 watermarks=job.watermarks,
                 offered=offered,
+                batch=job.batch,
+                live_after=job.live_after,
+                live_room=job.live_room,
             ),
         )
 

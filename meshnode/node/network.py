@@ -30,7 +30,7 @@ from meshnode.node.storage import Storage, wall_ms
 from meshnode.store import invites, peers
 from meshnode.store.database import Tx
 from meshnode.sync.greeting import Greeting
-from meshnode.sync.session import Session
+from meshnode.sync.session import FEATURES, Session
 
 BOOT_BYTES = 8  # profile §8
 RECOVERY_S = 30.0  # seconds at most that a restored node waits for its own history before it authors again
@@ -190,6 +190,7 @@ class Network:
             software=self.settings.software,
             boot=self._boot,
             scope=self.settings.scope.patterns,
+            features=FEATURES,
             introduce=() if self._is_known_to(link.site) else self._introduction,
         )
         session = Session(greeting, link.site, admitted=link.admitted)

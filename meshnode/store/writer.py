@@ -1,7 +1,7 @@
 """One thread owns the writing connection; whoever has work takes turns there, and gets a future for it.
 
 This node's own work waits for at most one job of a peer besides its own kind, and a peer for at most one job of every
-other peer and as many of this node's: a queue that one of them fills is its own (profile §8: bootstraps are fair).
+other peer and as many of this node's: a queue that one of them fills is its own (profile §13).
 """
 
 from __future__ import annotations

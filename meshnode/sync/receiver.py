@@ -10,7 +10,7 @@ from collections import deque
 
 from meshnode.codec.framing import frame
 from meshnode.errors import CloseCode, ProtocolError
-from meshnode.limits import STORED_ACK_WINDOWS, WINDOW_FRAMES
+from meshnode.limits import COMMIT_EVENTS, STORED_ACK_WINDOWS, WINDOW_FRAMES
 from meshnode.model.delivery import Adopt, Committed, Content, InboundStream, Received
 from meshnode.model.frames import Inbound, Nak, Open, encode_frame
 from meshnode.sync.effects import Close, Commit, Effect, SendControl
@@ -75,16 +75,16 @@ class Receiver:
         return []
 
     def pump(self, heard: HeardWatermarks) -> list[Effect]:
-        """Everything that is queued, and the watermarks that count with it, as one job."""
+        """As much of what is queued as one transaction takes, and the watermarks that count with it."""
         if self._busy or self._epoch is None:
             return []
-        claims = heard.due(self._epoch, self._next)
-        if not (self._queue or self._adopt or claims):
+        frames = self._take()
+        claims = heard.due(self._epoch, self._next - len(self._queue))
+        if not (frames or self._adopt or claims):
             return []
         self._busy = True
-        job = Commit(self._adopt, self._epoch, tuple(self._queue), claims)
+        job = Commit(self._adopt, self._epoch, frames, claims)
         self._adopt = None
-        self._queue.clear()
         return [job]
 
     def committed(self, result: Committed | None) -> list[Effect]:
@@ -98,6 +98,15 @@ class Receiver:
                 self._acks[ack.no] = ack
             self._forget_old_acks()
         return [SendControl(frame(ack.cbor)) for ack in result.acks]
+
+    def _take(self) -> tuple[Received, ...]:
+        """The next frames: one at least, then no more than others can wait for."""
+        frames: list[Received] = []
+        load = 0
+        while self._queue and (not frames or load + self._queue[0].load <= COMMIT_EVENTS):
+            frames.append(self._queue.popleft())
+            load += frames[-1].load
+        return tuple(frames)
 
     def _repeat(self, no: int, digest: bytes) -> list[Effect]:
         if no in self._unanswered:

@@ -36,13 +36,14 @@ What a driver does (the node's link does it over QUIC, `tests/support/pair.py` o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from meshnode.codec.framing import FrameReader, frame
 from meshnode.errors import CloseCode, ProtocolError
 from meshnode.limits import FRAME_BYTES, HELLO_BYTES, INTRODUCE_BYTES, WINDOW_FRAMES
 from meshnode.model.delivery import Advanced, Committed, LinkState, OutboundStream, StagedFrame
 from meshnode.model.frames import (
+    FEATURE_LIVE,
     Ack,
     Bye,
     Frame,
@@ -73,6 +74,9 @@ from meshnode.sync.receiver import Receiver
 from meshnode.sync.resume import holds_more
 from meshnode.sync.sender import Sender
 from meshnode.sync.watermarks import HeardWatermarks, ToldWatermarks
+
+FEATURES: Final = (FEATURE_LIVE,)
+"""What a node offers beyond the plain profile (profile §8, `features`)."""
 
 _Work: TypeAlias = Callable[[], list[Effect]]
 
@@ -206,7 +210,7 @@ class Session:
 
     def advanced(self, result: Advanced | None, now_ms: int) -> list[Effect]:
         """Answer to `Advance`."""
-        return self._guarded(lambda: self._advanced(result), now_ms)
+        return self._guarded(lambda: self._advanced(result, now_ms), now_ms)
 
     def resent(self, frames: tuple[StagedFrame, ...] | None, now_ms: int) -> list[Effect]:
         """Answer to `Resend`; None: what is staged is not what the peer may get any more."""
@@ -303,7 +307,8 @@ class Session:
             effects.append(RolledBack(None))
         effects.extend(SendControl(frame(body)) for body in self._requested)
         effects.extend(self.requests(self._state.requests, now_ms))
-        effects.extend(self._sending().greeted(hello.inbound, now_ms))
+        live = FEATURE_LIVE in self._features
+        effects.extend(self._sending().greeted(hello.inbound, now_ms, live=live))
         self._sending().want_watermarks()
         early, self._early_events = self._early_events, []
         return effects + self._event_frames_untrusted(early)
@@ -344,8 +349,8 @@ class Session:
 
     # --- The rest.
 
-    def _advanced(self, result: Advanced | None) -> list[Effect]:
-        effects = self._sending().advanced(result)
+    def _advanced(self, result: Advanced | None, now_ms: int) -> list[Effect]:
+        effects = self._sending().advanced(result, now_ms)
         if result is not None and result.watermarks is not None:
             effects.extend(map(_control, self._told.messages(result.watermarks, *self._sending().after)))
         return effects

@@ -41,7 +41,7 @@ from meshnode.sync.effects import (
     SendEvents,
 )
 from meshnode.sync.greeting import Greeting
-from meshnode.sync.session import Session
+from meshnode.sync.session import FEATURES, Session
 from support.mesh_context import TestTime
 from support.records import FOUNDER, MESH_ID, founding, site_key, vouch
 from support.store_jobs import Job, Lane, run_job
@@ -63,6 +63,7 @@ class Node:
         self.policy = everything
         self.policy_name = ""
         self.ends: list[End] = []
+        self.features: tuple[str, ...] = FEATURES
         self.notices: list[Notice] = []
         self.fuse: int | None = None  # statements until the process dies
         folder.mkdir(parents=True, exist_ok=True)
@@ -213,6 +214,7 @@ class End:
             software="test",
             boot=bytes(8),
             scope=node.scope.patterns,
+            features=node.features,
             introduce=introduce,
         )
         self.admitted = node.context.membership.key_of(peer.site) is not None
