@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from meshnode.errors import CloseCode, MeshError, TransportError
-from meshnode.limits import INTRODUCE_BYTES
+from meshnode.limits import INTRODUCE_BYTES, LEAVING_LINKS
 from meshnode.model.delivery import Committed
 from meshnode.model.frames import Hello
 from meshnode.model.membership import Membership
@@ -183,6 +183,9 @@ class Network:
     def _linked(self, link: Link) -> None:
         if link.alpn == ALPN_PAIRING:
             self._spawn(self._pair(link, self._ceremony(link)))
+            return
+        if sum(driver.peer == link.site for driver in self._leaving) >= LEAVING_LINKS:
+            link.close(CloseCode.LIMIT, "work of earlier links is still under way here")
             return
         greeting = Greeting(
             site=self.settings.key.site,

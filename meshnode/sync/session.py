@@ -128,6 +128,11 @@ class Session:
         return self._receiver.next_no
 
     @property
+    def uncommitted_bytes(self) -> int:
+        """What is held of the peer's event stream and not on disk: the driver lets no more come beyond a bound."""
+        return self._receiver.uncommitted_bytes + sum(map(len, self._early_events))
+
+    @property
     def peer_watermarks(self) -> dict[tuple[bytes, str, str], Hlc]:
         """What the peer told of (site, schema, table): evidence for `status` and `wait`."""
         return self._heard.entries
@@ -173,7 +178,7 @@ class Session:
         """Say why we leave, and leave."""
         if self._dead:
             return []
-        self._dead = True
+        self._die()
         farewell: list[Effect] = [_control(Bye(code=int(code), reason=label(reason)))] if self.hello else []
         return [*farewell, Close(code, reason)]
 
@@ -345,7 +350,7 @@ class Session:
         if isinstance(message, Open):
             self._receiver.open_untrusted(message)
             return []
-        return self._receiver.frame_untrusted(message, digest(cbor))
+        return self._receiver.frame_untrusted(message, digest(cbor), len(cbor))
 
     # --- The rest.
 
@@ -372,7 +377,7 @@ class Session:
         except ProtocolError as error:
             effects = self._end(error)
         if any(isinstance(effect, Close) for effect in effects):
-            self._dead = True
+            self._die()
             # Acks that matched before the peer broke the protocol are lost with the link: it sends them again.
             return effects
         if self._leaving or self._sender is None:
@@ -380,5 +385,13 @@ class Session:
         return [*effects, *self._receiver.pump(self._heard), *self._sender.pump(now_ms)]
 
     def _end(self, error: ProtocolError) -> list[Effect]:
-        self._dead = True
+        self._die()
         return [Close(error.code, label(str(error)))]
+
+    def _die(self) -> None:
+        """Jobs under way may keep a dead session for long: of what the peer sent it keeps nothing."""
+        self._dead = True
+        self._early_control.clear()
+        self._early_events.clear()
+        self._control, self._events = FrameReader(), FrameReader()
+        self._receiver.release()

@@ -583,6 +583,29 @@ def test_a_transaction_takes_no_more_than_others_can_wait_for() -> None:
     assert claimed == [4], "a claim counts once every frame before it is committed, and no sooner"
 
 
+def test_what_is_not_on_disk_is_counted_and_a_session_that_ended_keeps_none_of_it() -> None:
+    session = Session(GREETING, PEER)
+    session.start(LinkState(None, None), NOW)
+    frames = [batch(no, events=(b"x" * 1_000,)) for no in (1, 2, 3)]
+    session.events_untrusted(wire(Open(epoch=PEER_EPOCH, next=1)) + frames[0], NOW)
+    assert session.uncommitted_bytes > 1_000, "what overtook the hello counts too"
+    session.control_untrusted(hello(), NOW)
+    session.events_untrusted(frames[1] + frames[2] + frames[2], NOW)
+    assert session.uncommitted_bytes == sum(map(len, frames)) - 3 * 4  # without the length prefixes
+    session.committed(replace(committed(1), acks=(StoredAck(1, digest(frames[0][4:]), b"\xa0"),)), NOW)
+    assert session.uncommitted_bytes == sum(map(len, frames[1:])) - 2 * 4
+    session.events_untrusted(wire(Open(epoch=NEXT_EPOCH, next=1)), NOW)
+    assert session.uncommitted_bytes == 0
+    session.events_untrusted(batch(1, NEXT_EPOCH), NOW)
+    session.goodbye(CloseCode.DONE, "")
+    assert session.uncommitted_bytes == 0
+    early = Session(GREETING, PEER)
+    early.start(LinkState(None, None), NOW)
+    early.events_untrusted(frames[0], NOW)
+    early.goodbye(CloseCode.DONE, "")
+    assert early.uncommitted_bytes == 0
+
+
 def test_large_events_count_for_many_in_a_transaction() -> None:
     session = receiving()
     large = b"x" * (BATCH_BYTES // BATCH_EVENTS * COMMIT_EVENTS)
