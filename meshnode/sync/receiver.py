@@ -12,7 +12,7 @@ from meshnode.codec.framing import frame
 from meshnode.errors import CloseCode, ProtocolError
 from meshnode.limits import COMMIT_EVENTS, STORED_ACK_WINDOWS, WINDOW_FRAMES
 from meshnode.model.delivery import Adopt, Committed, Content, InboundStream, Received
-from meshnode.model.frames import Inbound, Nak, Open, encode_frame
+from meshnode.model.frames import Inbound, Live, Nak, Open, encode_frame
 from meshnode.sync.effects import Close, Commit, Effect, SendControl
 from meshnode.sync.watermarks import HeardWatermarks
 
@@ -113,12 +113,14 @@ class Receiver:
         return [SendControl(frame(ack.cbor)) for ack in result.acks]
 
     def _take(self) -> tuple[Received, ...]:
-        """The next frames: one at least, then no more than others can wait for."""
+        """The next frames: one at least, then no more than others can wait for; a live one waits for none after it."""
         frames: list[Received] = []
         load = 0
         while self._queue and (not frames or load + self._queue[0].load <= COMMIT_EVENTS):
             frames.append(self._queue.popleft())
             load += frames[-1].load
+            if isinstance(frames[-1].content, Live):
+                break
         return tuple(frames)
 
     def _repeat(self, no: int, digest: bytes) -> list[Effect]:

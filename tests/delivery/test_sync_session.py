@@ -44,6 +44,7 @@ from meshnode.model.frames import (
     Hello,
     Inbound,
     Introduce,
+    Live,
     Nak,
     Open,
     Request,
@@ -604,6 +605,14 @@ def test_what_is_not_on_disk_is_counted_and_a_session_that_ended_keeps_none_of_i
     early.events_untrusted(frames[0], NOW)
     early.goodbye(CloseCode.DONE, "")
     assert early.uncommitted_bytes == 0
+
+
+def test_a_live_frame_is_the_last_one_of_its_transaction() -> None:
+    session = live_session()
+    ahead = wire(Live(epoch=PEER_EPOCH, no=2, clock={}, events=[b"x"]))
+    frames = wire(Open(epoch=PEER_EPOCH, next=1)) + batch(1) + ahead + batch(3) + batch(4)
+    assert [each.no for each in only(Commit, session.events_untrusted(frames, NOW)).frames] == [1, 2]
+    assert [each.no for each in only(Commit, session.committed(committed(1, 2), NOW)).frames] == [3, 4]
 
 
 def test_large_events_count_for_many_in_a_transaction() -> None:
