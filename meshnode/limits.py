@@ -33,6 +33,7 @@ WINDOW_FRAMES = 8  # staged frames in flight to one peer; bounds what a stalled 
 STORED_ACK_WINDOWS = 2  # windows of acks kept to answer repeats byte for byte
 GENESIS_REWIND_MS = 60_000  # milliseconds between rewinds to genesis for one peer; against a peer that keeps forgetting
 CYCLE_MS = 30_000  # milliseconds at the latest between two sync cycles
+DEFLATE_FROM_BYTES = 1 * KIB  # events of a batch from which deflating is tried: a lone event hardly shrinks
 FRONTIER_SITES = 256  # slots of the causal frontier; against invented identities (NEOTH)
 FRAME_NUMBER_MAX = 2**63 - 2  # a frame's number; the next one still is a signed 64-bit integer of SQLite
 COUNTER_MAX = 2**63 - 1  # where a frontier counter saturates

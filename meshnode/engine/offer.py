@@ -1,4 +1,4 @@
-"""Which events a peer may get: the scope it asked for, within our policy (profile §8)."""
+"""Which events a peer may get, and how: the scope it asked for within our policy, the agreed features (profile §8)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ class Filter:
     scope: Scope = field(default_factory=Scope)
     policy: Policy = everything
     policy_name: str = ""  # changes whenever the policy does
+    features: frozenset[str] = frozenset()  # agreed with the peer: how events are sent to it
 
     @property
     def text(self) -> str:
         """What a staged frame keeps of it."""
-        return f"{self.policy_name}{list(self.scope.patterns)!r}"
+        with_features = f" with {', '.join(sorted(self.features))}" if self.features else ""
+        return f"{self.policy_name}{list(self.scope.patterns)!r}{with_features}"
 
 
 class TableFilter:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from meshnode.engine.context import Context
 from meshnode.engine.offer import Filter, TableFilter
 from meshnode.limits import BATCH_EVENTS
+from meshnode.model.deflate import deflated_events
 from meshnode.model.delivery import StagedFrame
-from meshnode.model.frames import Answered, Batch, Records, digest, encode_frame
+from meshnode.model.frames import FEATURE_DEFLATE, Answered, Batch, DeflatedBatch, Records, digest, encode_frame
 from meshnode.store import delivery, frontier, offers, reoffers
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Items, Outbound, StagedRow, Stream
@@ -34,6 +35,7 @@ class Staging:
         self._waits = False  # rows that are filtered out were passed without end: go on in the next transaction
         self._in_flight = False
         self._filter_text = offered.text
+        self._features = offered.features
         self._allowed = TableFilter(tx, offered)
         self._slots: dict[bytes, int] | None = None
 
@@ -123,8 +125,13 @@ class Staging:
         if self._slots is None:
             self._slots = frontier.read(self._tx)
         clock = frontier.tick(self._slots, self._context.site)
-        frame = Batch(epoch=self._epoch, no=self._no + 1, clock=clock, events=offer.data)
-        self._add(Items(kind, tuple(offer.positions)), encode_frame(frame))
+        self._add(Items(kind, tuple(offer.positions)), encode_frame(self._batch(clock, offer.data)))
+
+    def _batch(self, clock: dict[bytes, int], events: list[bytes]) -> Batch | DeflatedBatch:
+        deflated = deflated_events(events) if FEATURE_DEFLATE in self._features else None
+        if deflated is None:
+            return Batch(epoch=self._epoch, no=self._no + 1, clock=clock, events=events)
+        return DeflatedBatch(epoch=self._epoch, no=self._no + 1, clock=clock, deflated=deflated)
 
     def _add(self, items: Items, cbor: bytes) -> None:
         self._no += 1

@@ -23,6 +23,9 @@ INVITE_ID_BYTES: Final = 8
 MAC_BYTES: Final = 32
 
 FEATURE_DEFLATE: Final = "deflate"
+FEATURES: Final = (FEATURE_DEFLATE,)
+"""What this implementation lists in its hello."""
+
 WHAT_TABLE: Final = "table"
 WHAT_SITE: Final = "site"
 
@@ -137,6 +140,15 @@ class Batch(Frame, frozen=True, tag="batch"):
     no: int
     clock: dict[bytes, int]
     events: list[bytes]
+
+
+class DeflatedBatch(Frame, frozen=True, tag="batch"):
+    """A batch as it is sent where `deflate` was agreed; it is read as a `Batch`."""
+
+    epoch: bytes
+    no: int
+    clock: dict[bytes, int]
+    deflated: bytes
 
 
 class Records(Frame, frozen=True, tag="records"):

@@ -5,7 +5,6 @@ Everything here takes what a peer sent and raises ProtocolError alone.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,7 +16,6 @@ from meshnode.limits import (
     BATCH_EVENTS,
     CONTROL_FRAME_ITEMS,
     COUNTER_MAX,
-    DEFLATED_BYTES,
     EVENT_FRAME_ITEMS,
     FRAME_NUMBER_MAX,
     FRONTIER_SITES,
@@ -28,6 +26,7 @@ from meshnode.limits import (
 )
 from meshnode.model import frame_fields_untrusted as fields
 from meshnode.model import frames
+from meshnode.model.deflate import inflate_untrusted
 from meshnode.model.frame_fields_untrusted import Read
 from meshnode.model.site import SITE_BYTES
 
@@ -189,15 +188,7 @@ def _inflated(value: dict[str, Any]) -> None:
     packed = value.pop("deflated")
     if type(packed) is not bytes or "events" in value:
         raise ProtocolError("deflated is a byte string in place of events")
-    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    try:
-        unpacked = inflater.decompress(packed, DEFLATED_BYTES + 1)
-    except zlib.error as error:
-        raise ProtocolError(f"deflated does not inflate: {error}") from None
-    if len(unpacked) > DEFLATED_BYTES:
-        raise ProtocolError(f"deflated unpacks to more than {DEFLATED_BYTES} bytes", CloseCode.LIMIT)
-    if not inflater.eof or inflater.unused_data:
-        raise ProtocolError("deflated is not one whole DEFLATE stream")
+    unpacked = inflate_untrusted(packed)
     try:
         cbor.check_items_untrusted(unpacked, EVENT_FRAME_ITEMS)
         value["events"] = cbor.decode_untrusted(unpacked)

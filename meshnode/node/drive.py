@@ -190,7 +190,7 @@ class PeerDriver:
         self._set_timer()
 
     def _greet(self, effect: PeerHello) -> None:
-        self.offered = Filter(scope=effect.scope)
+        self.offered = Filter(scope=effect.scope, features=effect.features)
         self.clock_offset_ms = effect.clock_offset_ms
         self.link.boot = effect.hello.boot
         self._spawn(self._jobs.heard(self.peer, effect.hello, effect.clock_offset_ms))

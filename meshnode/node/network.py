@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from meshnode.errors import CloseCode, MeshError, TransportError
 from meshnode.limits import INTRODUCE_BYTES
 from meshnode.model.delivery import Committed
-from meshnode.model.frames import Hello
+from meshnode.model.frames import FEATURES, Hello
 from meshnode.model.membership import Membership
 from meshnode.model.pairing import NONCE_BYTES, Ends
 from meshnode.model.site import short_text
@@ -190,6 +190,7 @@ class Network:
             software=self.settings.software,
             boot=self._boot,
             scope=self.settings.scope.patterns,
+            features=FEATURES,
             introduce=() if self._is_known_to(link.site) else self._introduction,
         )
         session = Session(greeting, link.site, admitted=link.admitted)

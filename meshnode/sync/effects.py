@@ -92,6 +92,7 @@ class PeerHello:
     hello: Hello
     scope: Scope  # what the peer wants: the filter of every sending job on this link
     clock_offset_ms: int  # the peer's wall clock minus ours
+    features: frozenset[str] = frozenset()  # agreed: how every sending job on this link sends
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,7 +297,7 @@ class Session:
         self.hello = hello
         self._features = frozenset(hello.features).intersection(self._greeting.features)
         known = dict(self._state.max_hlc).get(self._greeting.site, ZERO)
-        effects: list[Effect] = [PeerHello(hello, scope, hello.wall - now_ms)]
+        effects: list[Effect] = [PeerHello(hello, scope, hello.wall - now_ms, self._features)]
         effects.extend(remarks(hello, skewed, known, self._greeting.site, now_ms))
         if holds_more(hello.inbound, self._state.outbound, self._state.past_epochs):
             effects.append(RolledBack(None))

@@ -21,6 +21,7 @@ from meshnode.engine.verify import verify_untrusted
 from meshnode.errors import CorruptStateError
 from meshnode.model.delivery import PATH
 from meshnode.model.event import Event, author_event
+from meshnode.model.frames import FEATURES
 from meshnode.model.hlc import Hlc, tick
 from meshnode.model.scope import Scope
 from meshnode.model.site import SiteKey
@@ -56,12 +57,13 @@ class Stopped(Exception):
 class Node:
     """One device: a database, what it knows in memory, and the sessions that it has."""
 
-    def __init__(self, folder: Path, number: int, time: TestTime) -> None:
+    def __init__(self, folder: Path, number: int, time: TestTime, features: tuple[str, ...] = FEATURES) -> None:
         self.folder, self.number, self.time = folder, number, time
         self.key: SiteKey = site_key(number)
         self.scope = Scope()
         self.policy = everything
         self.policy_name = ""
+        self.features: tuple[str, ...] = features
         self.ends: list[End] = []
         self.notices: list[Notice] = []
         self.fuse: int | None = None  # statements until the process dies
@@ -213,6 +215,7 @@ class End:
             software="test",
             boot=bytes(8),
             scope=node.scope.patterns,
+            features=node.features,
             introduce=introduce,
         )
         self.admitted = node.context.membership.key_of(peer.site) is not None
@@ -244,7 +247,7 @@ class End:
                 case Introduced(records):
                     self._introduced(records)
                 case PeerHello():
-                    offered = Filter(effect.scope, self.node.policy, self.node.policy_name)
+                    offered = Filter(effect.scope, self.node.policy, self.node.policy_name, effect.features)
                     self.lane = Lane(self.node.context, self.peer.site, offered, self.node.scope)
                 case RolledBack():
                     asked = ask_own_history(self.node.context, self.peer.site, PATH)
@@ -358,10 +361,10 @@ def settle(wires: list[Wire], limit: int = 10_000) -> None:
     raise AssertionError("the links do not come to rest")
 
 
-def mesh(folder: Path, count: int, *, tables: bool = True) -> list[Node]:
+def mesh(folder: Path, count: int, *, tables: bool = True, features: tuple[str, ...] = FEATURES) -> list[Node]:
     """Nodes that are members of one mesh, each with the table."""
     time = TestTime()
-    nodes = [Node(folder / str(number), number, time) for number in range(1, count + 1)]
+    nodes = [Node(folder / str(number), number, time, features) for number in range(1, count + 1)]
     first = nodes[0]
     records = [*founding(first.key), *(vouch(first.key, node.key, 2 + node.number) for node in nodes[1:])]
     for node in nodes:
