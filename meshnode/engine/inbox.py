@@ -17,8 +17,9 @@ from meshnode.engine.keyring import Keyring
 from meshnode.engine.membership import add_records
 from meshnode.engine.outbox import stream_of
 from meshnode.engine.verify import Checked, verify_untrusted
+from meshnode.engine.wanted import wanted
 from meshnode.model.delivery import Adopt, Committed, Received, StoredAck
-from meshnode.model.frames import Ack, Answered, Batch, Records, WatermarkEntry, encode_frame
+from meshnode.model.frames import Ack, Answered, Batch, Offer, Records, WatermarkEntry, encode_frame
 from meshnode.model.scope import Scope
 from meshnode.model.verdict import Judgement, Verdict
 from meshnode.store import frontier, inbound
@@ -34,6 +35,7 @@ class _Outcome:
     rejected: tuple[int, ...] = ()
     held: int = 0
     dropped: int = 0
+    wanted: tuple[int, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -128,6 +130,7 @@ def _receive(
         next_no + len(fresh),
         (*repeats, *_store_acks(work, epoch)),
         added=work.added or claimed,
+        offered=any(outcome.wanted is not None for outcome in work.outcomes),
         claimed=claimed,
         membership_changed=work.membership_changed,
         answered=tuple(work.answered),
@@ -162,9 +165,12 @@ def _commit_batches(work: _Work, frames: Sequence[Received]) -> None:
                 batch.events, mesh_id=context.mesh_id, keyring=context.membership, generation=context.generation
             )
         checked.extend(known)
+    first = context.next_position
     judgements = iter(
         commit_events(context, work.tx, checked, author_stream=True, scope=work.scope, peer=work.stream.peer)
     )
+    if context.next_position > first:
+        context.known(work.stream.key).holds.add(first, context.next_position - 1)
     clock: dict[bytes, int] = {}
     for frame, batch in zip(frames, batches, strict=True):
         work.outcomes.append(_tally(work, frame, judgements, len(batch.events)))
@@ -199,6 +205,9 @@ def _commit_other(work: _Work, frame: Received) -> None:
         if inbound.remove_request(work.tx, work.stream, frame.content.id):
             work.answered.append(frame.content.id)
         work.outcomes.append(_Outcome(frame))
+    elif isinstance(frame.content, Offer):
+        indexes = wanted(work.context, work.tx, work.stream, frame.content)
+        work.outcomes.append(_Outcome(frame, wanted=indexes))
 
 
 def _store_acks(work: _Work, epoch: bytes) -> list[StoredAck]:
@@ -216,6 +225,7 @@ def _store_acks(work: _Work, epoch: bytes) -> list[StoredAck]:
                     rejected=outcome.rejected,
                     held=outcome.held,
                     dropped=outcome.dropped,
+                    wanted=outcome.wanted,
                 )
             ),
         )

@@ -10,6 +10,7 @@ from meshnode.errors import CloseCode, CorruptStateError, ProtocolError
 from meshnode.limits import FRONTIER_SITES
 from meshnode.model.delivery import LinkState, OutboundStream
 from meshnode.model.frames import REQUEST_ID_BYTES, WHAT_SITE, WHAT_TABLE, Request, encode_frame
+from meshnode.model.frames_untrusted import decode_control_untrusted
 from meshnode.model.hlc import ZERO, Hlc
 from meshnode.model.scope import WILDCARD, Scope
 from meshnode.store import delivery, frontier, history, inbound, log, meta
@@ -30,6 +31,7 @@ def open_link(context: Context, peer: bytes, path: str) -> LinkState:
     """
     with context.transaction() as tx:
         stream = stream_of(context, tx, peer, path)
+        context.forget_known(stream.key)
         link = meta.read_counter(tx, _LINKS)
         meta.write(tx, _LINKS, link + 1)
         admitted = frontier.admit(tx, context.site, peer)
@@ -56,14 +58,19 @@ def outstanding_requests(context: Context, peer: bytes, path: str) -> tuple[byte
         return inbound.requests(tx, stream_of(context, tx, peer, path))
 
 
-def ask_own_history(context: Context, peer: bytes, path: str) -> tuple[bytes, ...]:
-    """This node was restored from an old copy: ask the peer for our own events; returns all that is asked of it."""
+def ask_own_history(context: Context, peer: bytes, path: str, *, everything: bool = False) -> tuple[bytes, ...]:
+    """This node was restored from an old copy: ask the peer for our own events; returns all that is asked of it.
+
+    For `everything` where the peer does not offer what our lost stream told it that we had (profile §14).
+    """
     with context.transaction() as tx:
         stream = stream_of(context, tx, peer, path)
         asked = inbound.requests(tx, stream)
         own = Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_SITE, site=context.site)
         if not any(context.site in body for body in asked):
             history.add_request(tx, own.id, stream.no, encode_frame(own))
+        if everything and not any(_asks_for_all(body) for body in asked):
+            ask_table(context, tx, WILDCARD, WILDCARD, [stream.no])
         context.surface(tx, "rolled-back", peer, "it knows later events of this device than are here: asked for them")
         return inbound.requests(tx, stream)
 
@@ -86,6 +93,11 @@ def ask_table(context: Context, tx: Tx, schema: str, table: str, peers: Iterable
     for peer_no in peers:
         request = Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_TABLE, schema=schema, table=table)
         history.add_request(tx, request.id, peer_no, encode_frame(request))
+
+
+def _asks_for_all(body: bytes) -> bool:
+    request = decode_control_untrusted(body)
+    return isinstance(request, Request) and request.schema == request.table == WILDCARD
 
 
 def _read(context: Context, tx: Tx, stream: Stream, link: int) -> LinkState:

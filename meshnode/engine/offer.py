@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from meshnode.model.frames import FEATURE_OFFER
 from meshnode.model.scope import Scope
 from meshnode.store.database import Tx
 
@@ -32,6 +33,11 @@ class Filter:
         """What a staged frame keeps of it."""
         with_features = f" with {', '.join(sorted(self.features))}" if self.features else ""
         return f"{self.policy_name}{list(self.scope.patterns)!r}{with_features}"
+
+    @property
+    def offers(self) -> bool:
+        """Whether events of others are offered before they are sent (profile §14)."""
+        return FEATURE_OFFER in self.features
 
 
 class TableFilter:

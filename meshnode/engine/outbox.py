@@ -6,11 +6,12 @@ moves a cursor, and only past frames that a matching ack settled or, with nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
 from meshnode.engine.context import Context
+from meshnode.engine.known import Known
 from meshnode.engine.offer import Filter, TableFilter
 from meshnode.engine.staging import Staging
 from meshnode.limits import REQUESTS_PER_PEER
@@ -24,6 +25,7 @@ from meshnode.store.watermarks import all_watermarks
 
 GENESIS: Final = "genesis"
 SETTLED: Final = "settled"
+PASSED_ROWS: Final = 512  # log rows that a cursor passes before that alone is written
 
 
 def stream_of(context: Context, tx: Tx, peer: bytes, path: str) -> Stream:
@@ -43,30 +45,42 @@ def advance(
     retry: bool,
     watermarks: bool,
     offered: Filter,
+    linked: frozenset[bytes] | None = None,
+    offer_to: int = 0,
 ) -> Advanced | None:
-    """Settle acks in order, then stage at most `room` frames; returns every frame above `known_no`."""
+    """Settle acks in order, then stage at most `room` frames; returns every frame above `known_no`.
+
+    Where the stream offers: `linked` is whom the peer is linked to, None before it said so, and `offer_to` the position
+    up to which everything is due.
+    """
     with context.transaction() as tx:
         stream = stream_of(context, tx, peer, path)
         before = delivery.read_outbound(tx, stream)
         if before is None or before.epoch != epoch:
             return None
         staged = delivery.read_staged(tx, stream, before)
-        outbound = _settle(tx, stream, before, staged, settled)
+        outbound = _settle(context, tx, stream, before, staged, settled)
         if outbound is None:
             return None
         if retry:
             reoffers.start_cycle(tx, stream)
         known = [each for each in staged if each.no > outbound.settled_no]
         frames = delivery.read_frames(tx, stream, [each for each in known if each.no > known_no])
-        staging = Staging(context, tx, stream, outbound, offered)
+        if not known:
+            outbound = _in_mode(outbound, offers=offered.offers)
+        elif offered.offers is (outbound.offer_cursor is None):
+            room = 0  # first settles what was staged the other way
+        staging = Staging(context, tx, stream, outbound, offered, linked, offer_to)
         staging.follow(known)
         more = staging.fill(max(room - len(frames), 0))
         if not known and not staging.frames:
-            outbound = replace(outbound, cursor=staging.cursor, record_cursor=staging.record_cursor)
-        if outbound != before:
+            outbound = staging.passed(outbound)
+        if _is_worth_writing(before, outbound, at_once=more or staging.passed_held):
             delivery.write_outbound(tx, stream, outbound)
-        told = _watermarks(tx, offered, peer) if watermarks and staging.caught_up else None
-        return Advanced(outbound.settled_no, (*frames, *staging.frames), more, told)
+        told = _watermarks(tx, offered, peer, staging.waiting) if watermarks and staging.tells else None
+        return Advanced(
+            outbound.settled_no, (*frames, *staging.frames), more, told, staging.seen_to, bool(staging.waiting)
+        )
 
 
 def resend(
@@ -103,8 +117,11 @@ def reopen(context: Context, tx: Tx, stream: Stream) -> None:
     delivery.write_outbound(tx, stream, _another_epoch(context, tx, stream, before, SETTLED))
 
 
-def queue_answer(context: Context, peer: bytes, path: str, request: Request) -> bool:
-    """Put what the peer asked for into its re-offer set; `answered` follows. False past the bound on requests."""
+def queue_answer(context: Context, peer: bytes, path: str, request: Request, *, offers: bool = False) -> bool:
+    """Put what the peer asked for into its re-offer set; `answered` follows. False past the bound on requests.
+
+    Where the stream `offers`, an answer still has whole events: all that others wrote is put there.
+    """
     with context.transaction() as tx:
         stream = stream_of(context, tx, peer, path)
         outbound = delivery.read_outbound(tx, stream)
@@ -116,12 +133,14 @@ def queue_answer(context: Context, peer: bytes, path: str, request: Request) -> 
             return False
         passed = staged[-1].cursor_after if staged else outbound.cursor if outbound else 0
         where, values = _matching(context, tx, request)
-        reoffers.add_matching(tx, stream, where, values, passed)
+        own_no = context.sites.number(tx, context.site) if offers else None
+        reoffers.add_matching(tx, stream, where, values, passed, carries=own_no)
         reoffers.add_answer(tx, stream, request.id)
         return True
 
 
 def _another_epoch(context: Context, tx: Tx, stream: Stream, before: Outbound | None, at: str) -> Outbound:
+    context.forget_known(stream.key)
     outbound = Outbound(context.env.random_bytes(EPOCH_BYTES))
     if before is None:
         return outbound
@@ -135,9 +154,14 @@ def _another_epoch(context: Context, tx: Tx, stream: Stream, before: Outbound | 
 
 
 def _settle(
-    tx: Tx, stream: Stream, outbound: Outbound, staged: Sequence[StagedRow], settled: Sequence[Settlement]
+    context: Context,
+    tx: Tx,
+    stream: Stream,
+    outbound: Outbound,
+    staged: Sequence[StagedRow],
+    settled: Sequence[Settlement],
 ) -> Outbound | None:
-    """Move the cursor past these frames, oldest first; None, with nothing written, where one does not match."""
+    """Move the cursors past these frames, oldest first; None, with nothing written, where one does not match."""
     by_no = {each.no: each for each in staged}
     matched: list[tuple[StagedRow, Settlement]] = []
     for ack in settled:
@@ -148,8 +172,10 @@ def _settle(
             return None
         matched.append((row, ack))
     for row, ack in matched:
-        positions = [row.items.positions[index] for index in ack.rejected if index < len(row.items.positions)]
-        reoffers.add(tx, stream, reoffers.kind_of(row.items), positions, waiting=True)
+        reoffers.add(tx, stream, reoffers.kind_of(row.items), _chosen(row, ack.rejected), waiting=True)
+        reoffers.add(tx, stream, reoffers.EVENT, _chosen(row, ack.wanted), waiting=False)
+        if row.items.kind == delivery.EVENTS_AGAIN:
+            _note_taken(context.known(stream.key), row, ack)
     if not matched:
         return outbound
     last = matched[-1][0]
@@ -160,13 +186,55 @@ def _settle(
         record_cursor=last.record_cursor_after,
         settled_no=last.no,
         settled_digest=last.digest,
+        offer_cursor=last.offer_cursor_after,
     )
+
+
+def _chosen(row: StagedRow, indexes: Sequence[int]) -> list[int]:
+    """The positions that an ack names by their indexes."""
+    return [row.items.positions[index] for index in indexes if index < len(row.items.positions)]
+
+
+def _note_taken(known: Known, row: StagedRow, ack: Settlement) -> None:
+    """What was sent whole before its turn needs no offer when that comes."""
+    if row.offer_cursor_after is None:
+        return
+    rejected = set(ack.rejected)
+    for index, position in enumerate(row.items.positions):
+        if index not in rejected and position > row.offer_cursor_after:
+            known.holds_at(position)
+
+
+def _in_mode(outbound: Outbound, *, offers: bool) -> Outbound:
+    """Begin to offer events of others, or stop it; nothing is in flight. What was only passed by one cursor waits."""
+    if offers is (outbound.offer_cursor is not None):
+        return outbound
+    if outbound.offer_cursor is None:
+        return replace(outbound, offer_cursor=outbound.cursor)
+    return replace(outbound, cursor=min(outbound.cursor, outbound.offer_cursor), offer_cursor=None)
+
+
+def _is_worth_writing(before: Outbound, after: Outbound, *, at_once: bool) -> bool:
+    """Where the stream offers, the cursors pass what it never carries all the time: that alone is stored rarely.
+
+    `at_once` where the next job has to go on from there, or `wait` is to see that the peer has something.
+    """
+    if before == after or at_once or before.offer_cursor is None or after.offer_cursor is None:
+        return before != after
+    passed = max(after.cursor - before.cursor, after.offer_cursor - before.offer_cursor)
+    return passed >= PASSED_ROWS or replace(before, cursor=after.cursor, offer_cursor=after.offer_cursor) != after
 
 
 def _start(outbound: Outbound, before: Outbound, at: str, now_ms: int) -> Outbound:
     """Where a new epoch starts; going back behind what was settled is what `rewound_ms` limits."""
     if at == SETTLED:
-        return replace(outbound, cursor=before.cursor, record_cursor=before.record_cursor, rewound_ms=before.rewound_ms)
+        return replace(
+            outbound,
+            cursor=before.cursor,
+            record_cursor=before.record_cursor,
+            rewound_ms=before.rewound_ms,
+            offer_cursor=before.offer_cursor,
+        )
     passed = before.cursor or before.record_cursor or before.settled_no
     return replace(outbound, rewound_ms=now_ms if passed else before.rewound_ms)
 
@@ -184,11 +252,14 @@ def _matching(context: Context, tx: Tx, request: Request) -> tuple[str, list[obj
     )
 
 
-def _watermarks(tx: Tx, offered: Filter, peer: bytes) -> tuple[WatermarkEntry, ...]:
-    """What this node has applied of the groups that the peer is offered, its own included."""
+def _watermarks(tx: Tx, offered: Filter, peer: bytes, waiting: Collection[bytes]) -> tuple[WatermarkEntry, ...]:
+    """What this node has applied of the groups that the peer is offered, its own included.
+
+    Not told: of authors of whose events the peer was not even offered all (profile §14).
+    """
     allowed = TableFilter(tx, offered)
     return tuple(
         WatermarkEntry(each.site, each.schema, each.table, each.hlc.physical, each.hlc.logical)
         for each in all_watermarks(tx)
-        if allowed.allows(each.schema, each.table)
+        if each.site not in waiting and allowed.allows(each.schema, each.table)
     )

@@ -1,19 +1,31 @@
 """One staging: the next frames of one stream, stored with the positions that follow them (profile §8, "Sender").
 
-The order within one call: records, records and events to be offered again, events of the log, `answered`. An event can
-so never overtake the record that makes it acceptable.
+The order within one call: records, records and events to be sent again or first, events of the log, offers, `answered`.
+An event can so never overtake the record that makes it acceptable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from meshnode.engine.context import Context
 from meshnode.engine.offer import Filter, TableFilter
+from meshnode.engine.offering import Offering
 from meshnode.limits import BATCH_EVENTS
 from meshnode.model.deflate import deflated_events
 from meshnode.model.delivery import StagedFrame
-from meshnode.model.frames import FEATURE_DEFLATE, Answered, Batch, DeflatedBatch, Records, digest, encode_frame
+from meshnode.model.frames import (
+    FEATURE_DEFLATE,
+    Answered,
+    Batch,
+    DeflatedBatch,
+    Offer,
+    Records,
+    digest,
+    encode_frame,
+)
+from meshnode.model.offered import pack
 from meshnode.store import delivery, frontier, offers, reoffers
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Items, Outbound, StagedRow, Stream
@@ -22,21 +34,36 @@ from meshnode.store.delivery import Items, Outbound, StagedRow, Stream
 class Staging:
     """Lives within one transaction. `last` is the frame that the next one follows."""
 
-    def __init__(self, context: Context, tx: Tx, stream: Stream, outbound: Outbound, offered: Filter) -> None:
+    def __init__(
+        self,
+        context: Context,
+        tx: Tx,
+        stream: Stream,
+        outbound: Outbound,
+        offered: Filter,
+        linked: frozenset[bytes] | None = None,
+        offer_to: int = 0,
+    ) -> None:
         self.frames: list[StagedFrame] = []
         self.caught_up = False
         self.cursor = outbound.cursor
         self.record_cursor = outbound.record_cursor
+        self.offer_cursor = outbound.offer_cursor
         self._context = context
         self._tx = tx
         self._stream = stream
         self._epoch = outbound.epoch
         self._no = outbound.settled_no
         self._waits = False  # rows that are filtered out were passed without end: go on in the next transaction
+        self._looks = False  # the log is looked through for events to offer: go on in the next transaction
         self._in_flight = False
+        self._offer_in_flight = False
         self._filter_text = offered.text
         self._features = offered.features
         self._allowed = TableFilter(tx, offered)
+        self._linked = linked
+        self._offer_to = offer_to
+        self._offering: Offering | None = None
         self._slots: dict[bytes, int] | None = None
 
     def follow(self, staged: Sequence[StagedRow]) -> None:
@@ -44,7 +71,9 @@ class Staging:
         if staged:
             last = staged[-1]
             self._no, self.cursor, self.record_cursor = last.no, last.cursor_after, last.record_cursor_after
+            self.offer_cursor = last.offer_cursor_after
             self._in_flight = True
+            self._offer_in_flight = any(each.items.kind == delivery.OFFERED for each in staged)
 
     def fill(self, room: int) -> bool:
         """Stage up to `room` frames; whether there is more. Without frames it moves `cursor` past what is filtered."""
@@ -53,19 +82,48 @@ class Staging:
             self._records_again,
             self._events_again,
             self._new_events,
+            self._offers,
             self._answers,
         )
+        if room > 0 and self.offer_cursor is not None:
+            self._look(self._begin_offering(self.offer_cursor))  # first: the frames carry what it passes
         for step in steps:
             while len(self.frames) < room and step():
                 pass
             if len(self.frames) >= room or self._waits:
                 break
         else:
-            self.caught_up = True
+            self.caught_up = not self._looks
         if self._slots is not None:
             frontier.write_local(self._tx, self._slots, self._context.site)
         # With frames in flight the cursor cannot pass what is filtered out: the next ack goes on with it.
         return not (self.caught_up or (self._waits and (self._in_flight or self.frames)))
+
+    def passed(self, outbound: Outbound) -> Outbound:
+        """The cursors past what was found and not staged, where nothing is in flight."""
+        return replace(outbound, cursor=self.cursor, record_cursor=self.record_cursor, offer_cursor=self.offer_cursor)
+
+    # --- What was found of events of others, where the stream offers them.
+
+    @property
+    def waiting(self) -> frozenset[bytes]:
+        """The authors of events that wait to be offered."""
+        return frozenset() if self._offering is None else self._offering.waiting
+
+    @property
+    def passed_held(self) -> bool:
+        """Whether anything was passed because the peer has it."""
+        return self._offering is not None and self._offering.passed_held
+
+    @property
+    def seen_to(self) -> int:
+        """The end of the log, where all of it was looked through for events to offer; else 0."""
+        return self._context.next_position - 1 if self._offering is not None and self._offering.looked else 0
+
+    @property
+    def tells(self) -> bool:
+        """Whether watermarks may be told: what the peer still wants of an offer comes before them (profile §14)."""
+        return self.caught_up and not self._offer_in_flight
 
     # --- Steps: stage at most one frame, and tell whether the step may have more.
 
@@ -97,14 +155,47 @@ class Staging:
         return True
 
     def _new_events(self) -> bool:
-        offer = offers.events_after(
-            self._tx, self.cursor, self._stream.no, self._allowed, self._context.next_position - 1
-        )
+        own_no = None if self.offer_cursor is None else self._context.sites.number(self._tx, self._context.site)
+        last = self._context.next_position - 1
+        offer = offers.events_after(self._tx, self.cursor, self._stream.no, self._allowed, last, author_no=own_no)
         self.cursor = offer.scanned_to
         if offer.positions:
             self._stage_events(delivery.EVENTS, offer)
         self._waits = not offer.positions and not offer.exhausted
         return not (offer.exhausted or self._waits)
+
+    def _offers(self) -> bool:
+        offering = self._offering
+        if offering is None:
+            return False
+        if not offering.looked:
+            self._look(offering)
+        if not offering.more:
+            return False
+        positions, named = offering.take()
+        self.offer_cursor = offering.cursor
+        if positions:
+            frame = Offer(epoch=self._epoch, no=self._no + 1, events=pack(named))
+            self._add(Items(delivery.OFFERED, tuple(positions)), encode_frame(frame))
+            self._offer_in_flight = True
+        self._waits = not positions and offering.more
+        return not self._waits
+
+    def _look(self, offering: Offering) -> None:
+        self._looks = not offering.look()
+        self.offer_cursor = offering.cursor
+
+    def _begin_offering(self, cursor: int) -> Offering:
+        self._offering = Offering(
+            self._context,
+            self._tx,
+            self._stream,
+            cursor,
+            allowed=self._allowed,
+            linked=self._linked,
+            due_to=self._offer_to,
+        )
+        return self._offering
 
     def _answers(self) -> bool:
         waiting = reoffers.answers(self._tx, self._stream, 1)
@@ -125,6 +216,9 @@ class Staging:
         if self._slots is None:
             self._slots = frontier.read(self._tx)
         clock = frontier.tick(self._slots, self._context.site)
+        if self.offer_cursor is not None:
+            heard = {self._stream.peer, *(self._linked or ())}
+            clock = self._context.known(self._stream.key).news(clock, self._context.site, heard)
         self._add(Items(kind, tuple(offer.positions)), encode_frame(self._batch(clock, offer.data)))
 
     def _batch(self, clock: dict[bytes, int], events: list[bytes]) -> Batch | DeflatedBatch:
@@ -135,6 +229,14 @@ class Staging:
 
     def _add(self, items: Items, cbor: bytes) -> None:
         self._no += 1
-        row = StagedRow(self._no, digest(cbor), self.cursor, self.record_cursor, items, self._filter_text)
+        row = StagedRow(
+            self._no,
+            digest(cbor),
+            self.cursor,
+            self.record_cursor,
+            items,
+            self._filter_text,
+            offer_cursor_after=self.offer_cursor,
+        )
         delivery.add_staged(self._tx, self._stream, row, cbor)
         self.frames.append(StagedFrame(row.staged, cbor))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from meshnode.model.frames import Answered, Batch, Records, WatermarkEntry
+from meshnode.model.frames import Answered, Batch, Offer, Records, WatermarkEntry
 from meshnode.model.hlc import ZERO, Hlc
 
 PATH: Final = "quic"
 """The transport path of every link so far; cursors are kept per (peer, path) (SSP/1 §14.1)."""
 
-Content: TypeAlias = Batch | Records | Answered
+Content: TypeAlias = Batch | Offer | Records | Answered
 """A numbered frame of the event stream."""
 
 
@@ -21,7 +21,8 @@ class Staged:
 
     no: int
     digest: bytes
-    items: int  # how many events or records it carries: what an index in `rejected` may name
+    items: int  # how many events or records it carries or offers: what an index in its ack may name
+    offers: bool = False  # whether it only offers them
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,12 @@ class OutboundStream:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """An ack that matched: this frame is settled, and these of its items are to be offered again."""
+    """An ack that matched: this frame is settled, and these of its items are to be sent again, or first."""
 
     no: int
     digest: bytes
     rejected: tuple[int, ...]
+    wanted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class Advanced:
     frames: tuple[StagedFrame, ...]  # every staged frame that the session did not know yet
     more: bool  # there is more to stage than there was room
     watermarks: tuple[WatermarkEntry, ...] | None = None  # where asked for and nothing is left to stage
+    seen_to: int = 0  # end of the log, where the stream offers
+    waiting: bool = False  # whether events of others wait to be offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ class Committed:
     next: int
     acks: tuple[StoredAck, ...]
     added: bool = False  # whether log, records or watermarks grew: other peers' sessions want to know
+    offered: bool = False  # whether the peer offered anything: what it has needs no offer of ours
     claimed: bool = False  # whether watermarks rose to what the peer told
     membership_changed: bool = False
     answered: tuple[bytes, ...] = ()  # ids of requests of ours that the peer answered

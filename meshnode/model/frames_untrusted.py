@@ -6,6 +6,7 @@ Everything here takes what a peer sent and raises ProtocolError alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 from meshnode.codec import cbor
@@ -22,12 +23,15 @@ from meshnode.limits import (
     HELLO_BYTES,
     INTRODUCE_BYTES,
     LABEL_BYTES,
+    LINKED_SITES,
     NAME_BYTES,
+    OFFER_EVENTS,
 )
 from meshnode.model import frame_fields_untrusted as fields
 from meshnode.model import frames
 from meshnode.model.deflate import inflate_untrusted
 from meshnode.model.frame_fields_untrusted import Read
+from meshnode.model.offered import offered_untrusted
 from meshnode.model.site import SITE_BYTES
 
 NO_FEATURES: Final[frozenset[str]] = frozenset()
@@ -104,23 +108,44 @@ def _request(value: dict[str, Any]) -> frames.Request:
     return request
 
 
+def _ascending(read_item: Read, most: int) -> Read:
+    """An array in strictly ascending order."""
+    read_array = fields.array(read_item)
+
+    def read(value: Any) -> tuple[Any, ...]:
+        items: tuple[Any, ...] = read_array(value)
+        if len(items) > most:
+            raise ProtocolError(f"more than {most} entries", CloseCode.LIMIT)
+        if any(after <= before for before, after in pairwise(items)):
+            raise ProtocolError("entries are not in ascending order")
+        return items
+
+    return read
+
+
 _BATCH: Final = fields.struct(frames.Batch, {"epoch": _EPOCH, "no": _NUMBER, "clock": _CLOCK, "events": _events})
+_ACK_FIELDS: Final[Mapping[str, Read]] = {
+    "epoch": _EPOCH,
+    "no": _NUMBER,
+    "digest": _DIGEST,
+    "hlc": fields.hlc,
+    "rejected": fields.array(fields.u64),
+    "held": fields.u64,
+    "dropped": fields.u64,
+}
+_ACK: Final = fields.struct(frames.Ack, _ACK_FIELDS)
+_OFFER_ACK: Final = fields.struct(frames.Ack, {**_ACK_FIELDS, "wanted": _ascending(fields.u64, OFFER_EVENTS)})
+
+
+def _ack(value: dict[str, Any]) -> frames.Ack:
+    ack: frames.Ack = (_OFFER_ACK if "wanted" in value else _ACK)(value)
+    return ack
+
 
 _CONTROL: Final[Mapping[str, Read]] = {
     "introduce": fields.struct(frames.Introduce, {"records": lambda value: tuple(fields.byte_strings(value))}),
     "hello": _hello,
-    "ack": fields.struct(
-        frames.Ack,
-        {
-            "epoch": _EPOCH,
-            "no": _NUMBER,
-            "digest": _DIGEST,
-            "hlc": fields.hlc,
-            "rejected": fields.array(fields.u64),
-            "held": fields.u64,
-            "dropped": fields.u64,
-        },
-    ),
+    "ack": _ACK,
     "nak": fields.struct(frames.Nak, {"epoch": _EPOCH, "expected": fields.u64, "reason": _LABEL}),
     "watermarks": fields.struct(frames.Watermarks, {"after": _AFTER, "entries": fields.array(_watermark)}),
     "request": _request,
@@ -155,6 +180,15 @@ _PAIRING: Final[Mapping[str, Read]] = {
             "name": _LABEL,
         },
     ),
+}
+_OFFER_CONTROL: Final[Mapping[str, Read]] = {
+    **_CONTROL,
+    "ack": _ack,
+    "links": fields.struct(frames.Links, {"sites": _ascending(_SITE, LINKED_SITES)}),
+}
+_OFFER_EVENTS: Final[Mapping[str, Read]] = {
+    **_EVENTS,
+    "offer": fields.struct(frames.Offer, {"epoch": _EPOCH, "no": _NUMBER, "events": offered_untrusted}),
 }
 _BYTES_OF: Final[Mapping[str, int]] = {"hello": HELLO_BYTES, "introduce": INTRODUCE_BYTES}
 
@@ -196,19 +230,21 @@ def _inflated(value: dict[str, Any]) -> None:
         raise ProtocolError(f"deflated holds no deterministic CBOR: {error}") from None
 
 
-def decode_control_untrusted(data: bytes) -> frames.ControlFrame:
-    """One frame of the control stream."""
-    tag, value = _open(data, _CONTROL, CONTROL_FRAME_ITEMS)
-    frame: frames.ControlFrame = _read(tag, value, _CONTROL)
+def decode_control_untrusted(data: bytes, features: frozenset[str] = NO_FEATURES) -> frames.ControlFrame:
+    """One frame of the control stream; `features` are those that both sides agreed on."""
+    reads = _OFFER_CONTROL if frames.FEATURE_OFFER in features else _CONTROL
+    tag, value = _open(data, reads, CONTROL_FRAME_ITEMS)
+    frame: frames.ControlFrame = _read(tag, value, reads)
     return frame
 
 
 def decode_events_untrusted(data: bytes, features: frozenset[str] = NO_FEATURES) -> frames.EventFrame:
     """One frame of an event stream; `features` are those that both sides agreed on."""
-    tag, value = _open(data, _EVENTS, EVENT_FRAME_ITEMS)
+    reads = _OFFER_EVENTS if frames.FEATURE_OFFER in features else _EVENTS
+    tag, value = _open(data, reads, EVENT_FRAME_ITEMS)
     if tag == "batch" and frames.FEATURE_DEFLATE in features and "deflated" in value:
         _inflated(value)
-    frame: frames.EventFrame = _read(tag, value, _EVENTS)
+    frame: frames.EventFrame = _read(tag, value, reads)
     return frame
 
 

@@ -148,6 +148,20 @@ class Network:
         for driver in self._live():
             driver.log_grew()
 
+    def hurry(self) -> None:
+        """Somebody waits for everybody to have everything: what was gathered for a peer goes out."""
+        for driver in self._live():
+            driver.hurry()
+
+    def _tell_links(self) -> None:
+        """Peers offer us at once what we do not hear of from its author (profile §14)."""
+        linked = self._linked_to()
+        for driver in self._live():
+            driver.linked(linked)
+
+    def _linked_to(self) -> list[bytes]:
+        return [driver.peer for driver in self._live() if driver.session.hello is not None]
+
     def invite_opened(self, until_ms: int) -> None:
         """Answer pairing until then."""
         self._answer_until = max(self._answer_until, until_ms)
@@ -196,6 +210,7 @@ class Network:
         session = Session(greeting, link.site, admitted=link.admitted)
         driver = PeerDriver(link, session, self.jobs, self._hooks, wall_ms)
         driver.publish(self.publishing)
+        driver.linked(self._linked_to())  # known before the first word on this link
         self._drivers[link] = driver
         if link.live:
             driver.start()
@@ -224,6 +239,7 @@ class Network:
             self._finder.came_from(driver.peer, address)
             self._dial_worked(driver.peer, address)
         self._heard[driver.peer] = Heard(newest=hello.max_hlc.get(driver.peer))
+        self._tell_links()
         logger.info("linked to %s %s", short_text(driver.peer), driver.link.remote_address)
         self._moved(driver)
 
@@ -247,8 +263,11 @@ class Network:
         self._leaving.add(driver)
         self._spawn(self._left(driver))
         if not any(other.peer == driver.peer for other in self._live()):
-            self._heard[driver.peer] = replace(self._heard[driver.peer], linked=False, note=_why(ending))
+            self._heard[driver.peer] = replace(
+                self._heard[driver.peer], linked=False, links=frozenset(), note=_why(ending)
+            )
             self._finder.unlinked(driver.peer, ending.code)
+        self._tell_links()
         self._asked.discard(driver.peer)
         if ending.code is CloseCode.TWIN and not ending.local:
             self._stop_publishing(driver.peer)
@@ -340,6 +359,7 @@ class Network:
             note="",
             told=driver.session.peer_watermarks,
             allows=driver.offered.scope.contains,
+            links=driver.session.peer_links or frozenset(),
         )
 
     def _notice(self, kind: str, site: bytes | None, text: str) -> None:

@@ -32,6 +32,7 @@ class Heard:
     told: Told = field(default_factory=dict)  # its watermarks
     newest: Hlc | None = None  # its newest own event, as its hello said
     allows: Allows = _everything  # what it asked for
+    links: frozenset[bytes] = frozenset()  # whom it says it is linked to
 
 
 def peer_views(tx: Tx, membership: Membership, own: bytes, heard: Mapping[bytes, Heard]) -> list[PeerView]:
@@ -47,7 +48,7 @@ def peer_views(tx: Tx, membership: Membership, own: bytes, heard: Mapping[bytes,
 def _peer_view(tx: Tx, member: Member, row: peers.PeerRow | None, addresses: Sequence[str], heard: Heard) -> PeerView:
     note, stuck, open_with = heard.note, False, Backlog()
     try:
-        open_with = backlog(tx, member.site, PATH, heard.allows)
+        open_with = backlog(tx, member.site, PATH, heard.allows, heard.links)
     except CorruptStateError as error:
         note, stuck = str(error), True
     return PeerView(
@@ -63,6 +64,7 @@ def _peer_view(tx: Tx, member: Member, row: peers.PeerRow | None, addresses: Seq
         last_seen_ms=row.last_seen_ms if row else None,
         clock_offset_ms=row.clock_offset_ms if row else None,
         behind=open_with.events_behind + open_with.records_behind + open_with.unanswered,
+        unconfirmed=open_with.waiting,
         ahead=_ahead(tx, member.site, heard) + open_with.requests,
         in_flight=open_with.staged,
         stuck=stuck,
@@ -81,7 +83,7 @@ def wait_result(views: Sequence[PeerView], *, live_only: bool) -> WaitResult:
     """Whether every unretired member (or every linked one) has what is here, and its own events are here."""
     members = [view for view in views if not view.retired]
     asked = [view for view in members if view.linked] if live_only else members
-    behind = [_behind(view) for view in asked if view.behind or view.ahead or view.stuck]
+    behind = [_behind(view) for view in asked if view.behind or view.unconfirmed or view.ahead or view.stuck]
     reason = ""
     if live_only and not asked:
         reason = "no member is linked"
@@ -92,6 +94,8 @@ def _behind(view: PeerView) -> BehindView:
     reasons = [] if view.linked else ["not linked"]
     if view.behind:
         reasons.append(f"{view.behind} of ours not acknowledged")
+    if view.unconfirmed:
+        reasons.append(f"{view.unconfirmed} of others not offered yet")
     if view.ahead:
         reasons.append(f"{view.ahead} of its groups or answers not here yet")
     if view.note:
@@ -101,7 +105,7 @@ def _behind(view: PeerView) -> BehindView:
         short=view.short,
         name=view.name,
         linked=view.linked,
-        behind=view.behind,
+        behind=view.behind + view.unconfirmed,
         ahead=view.ahead,
         reason=", ".join(reasons),
     )

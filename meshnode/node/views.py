@@ -47,6 +47,7 @@ class PeerView(View, frozen=True, kw_only=True):
     last_seen_ms: int | None = None
     clock_offset_ms: int | None = None
     behind: int = 0  # events that this node holds and the peer has not acknowledged
+    unconfirmed: int = 0  # further ones that wait to be offered: the peer gets them from their authors
     ahead: int = 0  # groups of which the peer told newer events than are here, and unanswered requests
     in_flight: int = 0  # frames staged and not settled
     stuck: bool = False  # stored delivery state cannot be read: nothing moves until its owner acts

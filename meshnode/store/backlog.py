@@ -5,11 +5,19 @@ Reads only, over the writer's transaction or any read-only connection. Evidence 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from meshnode.model.hlc import ZERO, Hlc
-from meshnode.store.delivery import EVENTS_AGAIN, RECORDS_AGAIN, Reads, Stream, read_outbound, read_staged
+from meshnode.store.delivery import (
+    EVENTS_AGAIN,
+    RECORDS_AGAIN,
+    Outbound,
+    Reads,
+    Stream,
+    read_outbound,
+    read_staged,
+)
 from meshnode.store.inbound import read_inbound
 from meshnode.store.reoffers import EVENT, RECORD
 from meshnode.store.u64 import from_sql, to_sql
@@ -27,8 +35,10 @@ class Backlog:
 
     epoch: bytes | None = None  # None before anything was opened to the peer
     cursor: int = 0
+    offer_cursor: int | None = None  # of events by others, where they are offered; then `cursor` is of our own
     settled_no: int = 0
     events_behind: int = 0  # events that the peer should get and has not acknowledged, re-offers included
+    waiting: int = 0  # further ones that wait to be offered, since the peer gets them from their authors
     records_behind: int = 0
     staged: int = 0  # frames in flight
     attempts: int = 0  # how often the oldest of them was sent again
@@ -41,25 +51,29 @@ class Backlog:
     @property
     def settled(self) -> bool:
         """Whether the peer has acknowledged all that this node holds for it."""
-        return not (self.events_behind or self.records_behind or self.staged or self.unanswered)
+        return not (self.events_behind or self.waiting or self.records_behind or self.staged or self.unanswered)
 
 
-def backlog(reads: Reads, peer: bytes, path: str, allows: Allows) -> Backlog:
-    """What is open between this node and `peer`. Raises CorruptStateError where the peer's rows cannot be read."""
+def backlog(reads: Reads, peer: bytes, path: str, allows: Allows, linked: Collection[bytes] = ()) -> Backlog:
+    """What is open between this node and `peer`, which is `linked` to these sites.
+
+    Raises CorruptStateError where the peer's rows cannot be read.
+    """
     row = reads.execute("SELECT no FROM meshnode_sites WHERE site = ?", (peer,)).fetchone()
     stream = Stream(peer, row[0] if row else -1, path)
     outbound = read_outbound(reads, stream)
     staged = read_staged(reads, stream, outbound) if outbound else []
     inbound = read_inbound(reads, stream)
     again = {kind: sum(len(each.items.positions) for each in staged if each.items.kind == kind) for kind in _AGAIN}
+    behind, waiting = _events_open(reads, stream, outbound or Outbound(b""), allows, linked)
     events_again, records_again = (_count(reads, stream, "meshnode_reoffers", "kind = ?", kind) for kind in _KINDS)
     return Backlog(
         epoch=outbound.epoch if outbound else None,
         cursor=outbound.cursor if outbound else 0,
+        offer_cursor=outbound.offer_cursor if outbound else None,
         settled_no=outbound.settled_no if outbound else 0,
-        events_behind=_events_after(reads, stream, outbound.cursor if outbound else 0, allows)
-        + events_again
-        + again[EVENTS_AGAIN],
+        events_behind=behind + events_again + again[EVENTS_AGAIN],
+        waiting=waiting,
         records_behind=_records_after(reads, outbound.record_cursor if outbound else 0)
         + records_again
         + again[RECORDS_AGAIN],
@@ -103,14 +117,29 @@ _KINDS = (EVENT, RECORD)
 _AGAIN = (EVENTS_AGAIN, RECORDS_AGAIN)
 
 
-def _events_after(reads: Reads, stream: Stream, cursor: int, allows: Allows) -> int:
+def _events_open(
+    reads: Reads, stream: Stream, outbound: Outbound, allows: Allows, linked: Collection[bytes]
+) -> tuple[int, int]:
+    """Events that the peer has not acknowledged, and of others than this node those that wait to be offered."""
+    own = reads.execute(
+        "SELECT s.no FROM meshnode_meta AS m JOIN meshnode_sites AS s ON s.site = m.value WHERE m.name = 'site'"
+    ).fetchone()
+    others_from = outbound.cursor if outbound.offer_cursor is None else outbound.offer_cursor
     rows = reads.execute(
-        "SELECT t.schema, t.name, n.events FROM (SELECT table_no, count(*) AS events FROM meshnode_log"
-        " WHERE position > ? AND site_no <> ? AND state <> 2 GROUP BY table_no) AS n"
-        " JOIN meshnode_tables AS t ON t.no = n.table_no",
-        (cursor, stream.no),
+        "SELECT t.schema, t.name, s.site, n.events FROM (SELECT table_no, site_no, count(*) AS events FROM meshnode_log"
+        " WHERE position > ? AND position > CASE WHEN site_no = ? THEN ? ELSE ? END"
+        " AND site_no <> ? AND state <> 2 GROUP BY table_no, site_no) AS n"
+        " JOIN meshnode_tables AS t ON t.no = n.table_no JOIN meshnode_sites AS s ON s.no = n.site_no",
+        (min(outbound.cursor, others_from), own and own[0], outbound.cursor, others_from, stream.no),
     )
-    return sum(events for schema, table, events in rows if allows(schema, table))
+    behind = waiting = 0
+    for schema, table, author, events in rows:
+        if allows(schema, table):
+            if outbound.offer_cursor is not None and author in linked:
+                waiting += events
+            else:
+                behind += events
+    return behind, waiting
 
 
 def _records_after(reads: Reads, cursor: int) -> int:

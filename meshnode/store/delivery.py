@@ -26,6 +26,7 @@ RECORDS: Final = 1  # record positions that follow the record cursor
 EVENTS_AGAIN: Final = 2  # events from the re-offer set
 RECORDS_AGAIN: Final = 3  # records from the re-offer set
 ANSWERED: Final = 4  # the id of a request of the peer
+OFFERED: Final = 5  # names of events at log positions that follow the offer cursor
 
 
 class Reads(Protocol):
@@ -66,6 +67,7 @@ class Outbound:
     settled_no: int = 0
     settled_digest: bytes = b""
     rewound_ms: int = 0
+    offer_cursor: int | None = None  # of events by others, where they are offered; then `cursor` is of our own
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,24 +94,25 @@ class StagedRow:
     items: Items
     filter: str
     attempts: int = 0
+    offer_cursor_after: int | None = None
 
     @property
     def staged(self) -> Staged:
         """As a session remembers it."""
-        return Staged(self.no, self.digest, len(self.items.positions))
+        return Staged(self.no, self.digest, len(self.items.positions), self.items.kind == OFFERED)
 
 
 def read_outbound(tx: Reads, stream: Stream) -> Outbound | None:
     """The cursor, None for a peer that nothing was ever opened to."""
     row = tx.execute(
-        "SELECT epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms FROM meshnode_outbound"
-        " WHERE site_no = ? AND path = ?",
+        "SELECT epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms, offer_cursor"
+        " FROM meshnode_outbound WHERE site_no = ? AND path = ?",
         stream.key,
     ).fetchone()
     if row is None:
         return None
-    epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms = row
-    numbers = (cursor, record_cursor, settled_no, rewound_ms)
+    epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms, offer_cursor = row
+    numbers = (cursor, record_cursor, settled_no, rewound_ms, 0 if offer_cursor is None else offer_cursor)
     if (
         not _is_bytes(epoch, EPOCH_BYTES)
         or any(type(number) is not int or number < 0 for number in numbers)
@@ -123,7 +126,7 @@ def write_outbound(tx: Tx, stream: Stream, outbound: Outbound) -> None:
     """Set the cursor."""
     tx.execute(
         "INSERT OR REPLACE INTO meshnode_outbound (site_no, path, epoch, cursor, record_cursor, settled_no,"
-        " settled_digest, rewound_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        " settled_digest, rewound_ms, offer_cursor) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *stream.key,
             outbound.epoch,
@@ -132,6 +135,7 @@ def write_outbound(tx: Tx, stream: Stream, outbound: Outbound) -> None:
             outbound.settled_no,
             outbound.settled_digest,
             outbound.rewound_ms,
+            outbound.offer_cursor,
         ),
     )
 
@@ -139,15 +143,23 @@ def write_outbound(tx: Tx, stream: Stream, outbound: Outbound) -> None:
 def read_staged(tx: Reads, stream: Stream, outbound: Outbound) -> list[StagedRow]:
     """Every frame in flight, oldest first: contiguous after the last settled one."""
     rows = tx.execute(
-        "SELECT no, digest, cursor_after, record_cursor_after, items, filter, attempts FROM meshnode_staged"
-        " WHERE site_no = ? AND path = ? ORDER BY no",
+        "SELECT no, digest, cursor_after, record_cursor_after, items, filter, attempts, offer_cursor_after"
+        " FROM meshnode_staged WHERE site_no = ? AND path = ? ORDER BY no",
         stream.key,
     ).fetchall()
     staged = [
-        StagedRow(no, digest, cursor, record_cursor, unpack_items(stream, items), name, attempts)
-        for no, digest, cursor, record_cursor, items, name, attempts in rows
+        StagedRow(no, digest, cursor, record_cursor, unpack_items(stream, items), name, attempts, offer_cursor)
+        for no, digest, cursor, record_cursor, items, name, attempts, offer_cursor in rows
     ]
-    before = StagedRow(outbound.settled_no, b"", outbound.cursor, outbound.record_cursor, Items(EVENTS), "")
+    before = StagedRow(
+        outbound.settled_no,
+        b"",
+        outbound.cursor,
+        outbound.record_cursor,
+        Items(EVENTS),
+        "",
+        offer_cursor_after=outbound.offer_cursor,
+    )
     for each in staged:
         if (
             each.no != before.no + 1
@@ -156,6 +168,7 @@ def read_staged(tx: Reads, stream: Stream, outbound: Outbound) -> list[StagedRow
             or type(each.record_cursor_after) is not int
             or each.cursor_after < before.cursor_after
             or each.record_cursor_after < before.record_cursor_after
+            or not _follows(each.offer_cursor_after, before.offer_cursor_after)
             or type(each.filter) is not str
         ):
             stream.unreadable(f"the staged frame {each.no!r}")
@@ -180,8 +193,8 @@ def add_staged(tx: Tx, stream: Stream, row: StagedRow, cbor: bytes) -> None:
     """Keep one more frame in flight."""
     tx.execute(
         "INSERT INTO meshnode_staged"
-        " (site_no, path, no, frame, digest, cursor_after, record_cursor_after, items, filter)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " (site_no, path, no, frame, digest, cursor_after, record_cursor_after, items, filter, offer_cursor_after)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *stream.key,
             row.no,
@@ -191,6 +204,7 @@ def add_staged(tx: Tx, stream: Stream, row: StagedRow, cbor: bytes) -> None:
             row.record_cursor_after,
             row.items.pack(),
             row.filter,
+            row.offer_cursor_after,
         ),
     )
 
@@ -243,9 +257,16 @@ def unpack_items(stream: Stream, packed: object) -> Items:
     kind, body = (packed[0], packed[1:]) if type(packed) is bytes and packed else (-1, b"")
     if kind == ANSWERED and len(body) == REQUEST_ID_BYTES:
         return Items(kind, (), body)
-    if not 0 <= kind < ANSWERED or len(body) % 8:
+    if not 0 <= kind <= OFFERED or kind == ANSWERED or len(body) % 8:
         stream.unreadable("the content of a staged frame")
     return Items(kind, struct.unpack(f">{len(body) // 8}Q", body))
+
+
+def _follows(after: int | None, before: int | None) -> bool:
+    """Whether an offer cursor goes on from the one before it; a stream has one in all of its frames or in none."""
+    if after is None or before is None:
+        return after is before
+    return type(after) is int and after >= before
 
 
 def _is_bytes(value: object, length: int) -> bool:

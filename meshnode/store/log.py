@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
+from meshnode.codec.digest import blake3_256
 from meshnode.model.event import Event, parse_event_untrusted, split_event_untrusted
 from meshnode.model.hlc import ZERO, Hlc
 from meshnode.store.database import Tx
@@ -58,6 +59,14 @@ def find(tx: Tx, site_no: int, hlc: Hlc, event_id: bytes) -> list[tuple[int, byt
         (site_no, to_sql(hlc.physical), to_sql(hlc.logical), id_prefix(event_id)),
     )
     return [(position, bytes(event)) for position, event in found]
+
+
+def position_of(tx: Tx, site_no: int, hlc: Hlc, short_id: bytes) -> int | None:
+    """Where the event of this site and clock whose id begins so is, None where it is not here."""
+    for position, event in find(tx, site_no, hlc, short_id):
+        if blake3_256(event)[: len(short_id)] == short_id:
+            return position
+    return None
 
 
 def has_clock(tx: Tx, site_no: int, hlc: Hlc) -> bool:

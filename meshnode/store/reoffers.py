@@ -21,14 +21,20 @@ def add(tx: Tx, stream: Stream, kind: int, positions: Iterable[int], *, waiting:
     )
 
 
-def add_matching(tx: Tx, stream: Stream, where: str, values: Sequence[object], up_to: int) -> None:
-    """Offer the log rows of a request: those that the stream has passed, and the peer's own, which it never carries."""
+def add_matching(
+    tx: Tx, stream: Stream, where: str, values: Sequence[object], up_to: int, *, carries: int | None = None
+) -> None:
+    """Offer the log rows of a request: those that the stream has passed, and those that it never carries whole.
+
+    Those are the peer's own; where the stream offers what others than the site number `carries` wrote, all of these.
+    """
+    never = "site_no = ?" if carries is None else "site_no <> ?"
     tx.execute(
         "INSERT INTO meshnode_reoffers (site_no, path, kind, position, waiting)"  # noqa: S608  # `where` is our own text
         f" SELECT ?, ?, {EVENT}, position, 0 FROM meshnode_log"
-        f" WHERE (position <= ? OR site_no = ?) AND state <> 2 AND {where}"
+        f" WHERE (position <= ? OR {never}) AND state <> 2 AND {where}"
         " ON CONFLICT DO UPDATE SET waiting = 0",
-        (*stream.key, up_to, stream.no, *values),
+        (*stream.key, up_to, stream.no if carries is None else carries, *values),
     )
 
 

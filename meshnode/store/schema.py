@@ -9,7 +9,7 @@ from __future__ import annotations
 from meshnode.errors import StoreError
 from meshnode.store.database import Tx
 
-FORMAT = 1
+FORMAT = 2
 
 _FORMAT_1 = """
 CREATE TABLE meshnode_meta (          -- one value per name: mesh, founder, site, HLC, counters
@@ -249,7 +249,13 @@ CREATE TABLE meshnode_frontier (      -- the causal frontier: evidence only (NEO
 ) WITHOUT ROWID;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_FORMAT_1,)
+_FORMAT_2 = """
+-- Where events of others are offered first, they have a cursor of their own; null where one cursor counts for all.
+ALTER TABLE meshnode_outbound ADD COLUMN offer_cursor INTEGER;
+ALTER TABLE meshnode_staged ADD COLUMN offer_cursor_after INTEGER;
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2)
 
 
 def migrate(tx: Tx) -> None:

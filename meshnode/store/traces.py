@@ -10,10 +10,10 @@ from meshnode.model.frames import FEATURE_DEFLATE, Batch
 from meshnode.model.frames_untrusted import decode_events_untrusted
 from meshnode.store import changes
 from meshnode.store.database import Tx
-from meshnode.store.delivery import EVENTS, EVENTS_AGAIN, Stream, unpack_items
+from meshnode.store.delivery import EVENTS, EVENTS_AGAIN, OFFERED, Stream, unpack_items
 from meshnode.store.notices import OTHER_TABLES
 
-_CARRY_EVENTS = (EVENTS, EVENTS_AGAIN)
+_CARRY_EVENTS = (EVENTS, EVENTS_AGAIN, OFFERED)
 _DEFLATED = cbor.encode("deflated")
 BLANKED = "(removed: a row was forgotten)"
 

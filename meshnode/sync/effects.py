@@ -43,6 +43,8 @@ class Advance:
     room: int
     retry: bool  # a new cycle: what the peer rejected is offered again
     watermarks: bool  # tell the watermarks if nothing is left to stage
+    linked: frozenset[bytes] | None = None  # whom the peer says it is linked to; None before it said so
+    offer_to: int = 0  # events of others up to this position are to be offered now, whoever wrote them
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class RolledBack:
     """
 
     claimed: Hlc | None
+    everything: bool = False  # it does not offer us what our lost stream told it that we had: ask for all of it
 
 
 @dataclass(frozen=True, slots=True)

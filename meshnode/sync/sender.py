@@ -16,6 +16,7 @@ from meshnode.model.delivery import Advanced, OutboundStream, Settlement, Staged
 from meshnode.model.frames import Ack, Inbound, Nak, Open, Request, encode_frame
 from meshnode.sync.effects import Advance, Answer, Close, Effect, NewEpoch, Resend, RewindPoint, SendEvents
 from meshnode.sync.resume import rewind_wait_ms, same_stream
+from meshnode.sync.waiting import Waiting
 
 RETRY_MS = 1_000  # first pause before what was rejected twice is offered again; doubles up to a cycle
 REOPEN_MS = 1_000  # pause between new epochs that a peer's naks force at the settled cursor
@@ -28,6 +29,16 @@ _ANOTHER_LINK = Close(CloseCode.DUPLICATE, "another link carries this stream")
 def _due(at_ms: int, now_ms: int, span_ms: int) -> bool:
     """Whether a moment has come that was set at most `span_ms` ahead; a wall clock that stepped back makes it come."""
     return now_ms >= at_ms or at_ms > now_ms + span_ms
+
+
+def _check_indexes_untrusted(ack: Ack, staged: Staged) -> None:
+    """An ack names only what its frame has: `rejected` what it carries, `wanted` what it offers."""
+    if (ack.wanted is not None) is not staged.offers:
+        raise ProtocolError("only the ack of an offer says what is wanted, and it has to")
+    if any(index >= staged.items for index in ack.rejected) or (ack.rejected and staged.offers):
+        raise ProtocolError("an ack that rejects what the frame does not carry")
+    if any(index >= staged.items for index in ack.wanted or ()):
+        raise ProtocolError("an ack that wants what the frame does not offer")
 
 
 class Sender:
@@ -55,7 +66,11 @@ class Sender:
         self._retry = False
         self._watermarks = False
         self._watermarks_asked = False
+        self._watermarks_refused = False  # something has to be acknowledged before they may be told
         self._watermarks_at = 0
+        # Where events of others are offered first (feature `offer`).
+        self._waiting: Waiting | None = None
+        self.linked: frozenset[bytes] | None = None  # whom the peer says it is linked to
         # What the peer rejected, and when it is worth offering again.
         self._rejected = False
         self._retry_at = 0
@@ -95,9 +110,15 @@ class Sender:
         due = [self._cycle_at]
         if self._lazy_at is not None:
             due.append(self._lazy_at)
-        if self._watermarks and len(self._unsettled) < WINDOW_FRAMES:
+        if self._tells_watermarks:
             due.append(self._watermarks_at)
+        if self._waiting is not None and self._waiting.next_timer is not None:
+            due.append(self._waiting.next_timer)
         return min(due)
+
+    @property
+    def _tells_watermarks(self) -> bool:
+        return self._watermarks and not self._watermarks_refused and len(self._unsettled) < WINDOW_FRAMES
 
     # --- Inputs.
 
@@ -107,6 +128,24 @@ class Sender:
         self._peer_holds = inbound
         self._cycle_at = now_ms + CYCLE_MS
         return self._begin(now_ms)
+
+    def offers(self, *, first: bool) -> None:
+        """Events of others are offered on this link; of us and the peer we are the `first` to do so."""
+        self._waiting = Waiting(first=first)
+
+    def linked_to(self, sites: frozenset[bytes]) -> None:
+        """The peer said whom it is linked to: what waits for any other site is offered now."""
+        gone = self.linked is None or self.linked - sites
+        self.linked = sites
+        if gone:
+            self._stage = True
+            self._watermarks = True
+
+    def hurry(self) -> None:
+        """Somebody waits for the peer to have everything."""
+        if self._waiting is not None:
+            self._waiting.hurry()
+            self._stage = True
 
     def ack_untrusted(self, ack: Ack, now_ms: int) -> None:
         """Settle the oldest frame, or nothing; any ack that names neither raises ProtocolError (profile §8)."""
@@ -123,12 +162,12 @@ class Sender:
         oldest = self._unsettled[0] if self._unsettled else None
         if oldest is None or (ack.no, ack.digest) != (oldest.no, oldest.digest):
             raise ProtocolError("an ack that is not of the oldest unsettled frame")
-        if any(index >= oldest.items for index in ack.rejected):
-            raise ProtocolError("an ack that rejects what the frame does not carry")
+        _check_indexes_untrusted(ack, oldest)
         self._unsettled.popleft()
         self._settled_no, self._settled_digest = ack.no, ack.digest
-        self._acks.append(Settlement(ack.no, ack.digest, tuple(ack.rejected)))
+        self._acks.append(Settlement(ack.no, ack.digest, tuple(ack.rejected), ack.wanted or ()))
         self._reopened_at = None
+        self._watermarks_refused = False
         if ack.rejected:
             self._note_rejection(now_ms)
 
@@ -200,20 +239,27 @@ class Sender:
             self._start_cycle(now_ms)
         if self._lazy_at is not None and _due(self._lazy_at, now_ms, LAZY_MS):
             self.grew(now_ms)
+        if self._waiting is not None and self._waiting.is_due(now_ms):
+            self._stage = True
         job = self._next_job(now_ms)
         if job is None:
             return []
         self._busy = True
         return [job]
 
-    def advanced(self, result: Advanced | None) -> list[Effect]:
+    def advanced(self, result: Advanced | None, now_ms: int) -> list[Effect]:
         """Send what was staged; None means that the stored epoch is another link's."""
         self._busy = False
         if result is None:
             return [_ANOTHER_LINK]
         self._forget_settled(result.settled_no)
         self._stage = self._stage or result.more
-        self._watermarks = self._watermarks or (self._watermarks_asked and result.watermarks is None)
+        if self._watermarks_asked:
+            self._watermarks_refused = result.watermarks is None
+            if self._watermarks_refused:
+                self._watermarks, self._watermarks_at = True, now_ms
+        if self._waiting is not None and result.seen_to:
+            self._waiting.noted(result.seen_to, now_ms, waiting=result.waiting, more=result.more)
         fresh = self._learn(result.frames)
         if self._opening is not None or self._resend_from is not None or self._held:
             return []  # they go out with the resend, or are discarded
@@ -272,6 +318,8 @@ class Sender:
         """At the latest every 30 s, whatever was heard of the log (profile §8)."""
         self._cycle_at = now_ms + CYCLE_MS
         self._stage = True
+        self._watermarks_refused = False
+        self._watermarks = self._watermarks or self._waiting is not None  # those that wait to be told
         if not self._rejected:
             self._retry_pause = 0
         self._retry = self._retry or _due(self._retry_at, now_ms, CYCLE_MS)
@@ -291,8 +339,8 @@ class Sender:
         if self._requests:
             return Answer(self._requests.popleft())
         room = WINDOW_FRAMES - len(self._unsettled)
-        told = self._watermarks and _due(self._watermarks_at, now_ms, WATERMARKS_MS)
-        if self._acks or (room > 0 and (told or self._stage)):
+        told = self._tells_watermarks and _due(self._watermarks_at, now_ms, WATERMARKS_MS)
+        if self._acks or told or (room > 0 and self._stage):
             return self._advance(now_ms, room)
         return None
 
@@ -300,7 +348,16 @@ class Sender:
         if self._epoch is None:
             return None
         watermarks = self._watermarks and room > 0 and _due(self._watermarks_at, now_ms, WATERMARKS_MS)
-        job = Advance(self._epoch, tuple(self._acks), self._known_no, room, self._retry and room > 0, watermarks)
+        job = Advance(
+            self._epoch,
+            tuple(self._acks),
+            self._known_no,
+            room,
+            self._retry and room > 0,
+            watermarks,
+            self.linked,
+            0 if self._waiting is None else self._waiting.due_to,
+        )
         self._acks.clear()
         if room > 0:
             self._stage = self._retry = False

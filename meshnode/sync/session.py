@@ -25,8 +25,9 @@ What a driver does (the node's link does it over QUIC, `tests/support/pair.py` o
     answered by `stream_failed` (sending side) or ends the link (`Commit`); any other error ends it with code 9.
 5.  Call `timer` when `next_timer` has come; ask it again after every input. `now` is the wall clock in milliseconds: it
     may step back, which only makes things happen sooner.
-6.  Tell every session `log_grew` after anything was committed by others than itself, and `requests` when this node
-    wants something of its peer. `Commit` results with `added` are such commits: tell the *other* sessions.
+6.  Tell every session `log_grew` after anything was committed by others than itself, `requests` when this node wants
+    something of its peer, `linked` whenever a link began or ended, and `hurry` when somebody waits until the peer has
+    everything. `Commit` results with `added` are such commits: tell the *other* sessions.
 7.  A session holds no truth. Drop it at any moment, after any effect; a new one from a new `LinkState` goes on. Have
     one session per peer at a time, and read the `LinkState` of the next only when the jobs of the one before have
     ended. Where two overlap all the same nothing is lost: the store refuses the jobs of the one whose epoch is not
@@ -43,14 +44,17 @@ from meshnode.errors import CloseCode, ProtocolError
 from meshnode.limits import FRAME_BYTES, HELLO_BYTES, INTRODUCE_BYTES, WINDOW_FRAMES
 from meshnode.model.delivery import Advanced, Committed, LinkState, OutboundStream, StagedFrame
 from meshnode.model.frames import (
+    FEATURE_OFFER,
     Ack,
     Bye,
     Frame,
     Hello,
     Introduce,
+    Links,
     Nak,
     Open,
     Request,
+    WatermarkEntry,
     Watermarks,
     digest,
     encode_frame,
@@ -69,6 +73,7 @@ from meshnode.sync.effects import (
     SendControl,
 )
 from meshnode.sync.greeting import Greeting, check_hello_untrusted, label, own_hello, remarks, without_skew
+from meshnode.sync.links import ToldLinks
 from meshnode.sync.receiver import Receiver
 from meshnode.sync.resume import holds_more
 from meshnode.sync.sender import Sender
@@ -103,6 +108,7 @@ class Session:
         self._early_events: list[bytes] = []  # came before the hello: streams do not keep order among each other
         self._requested: dict[bytes, None] = {}
         self._features: frozenset[str] = frozenset()  # agreed: listed by both sides
+        self._links = ToldLinks(peer)
         self._told = ToldWatermarks()
         self._heard = HeardWatermarks(greeting.site)
 
@@ -130,7 +136,15 @@ class Session:
 
     def next_timer(self) -> int | None:
         """When `timer` is due, in wall-clock milliseconds; None where nothing is waited for."""
-        return None if self._dead or self._leaving or self._sender is None else self._sender.next_timer()
+        if self._dead or self._leaving or self._sender is None:
+            return None
+        due = (self._sender.next_timer(), self._links.next_timer() if self._offers else None)
+        return min((each for each in due if each is not None), default=None)
+
+    @property
+    def peer_links(self) -> frozenset[bytes] | None:
+        """Whom the peer says it is linked to; None before it said so, or where that feature was not agreed."""
+        return self._sender.linked if self._sender else None
 
     # --- Inputs: the life of the link.
 
@@ -182,6 +196,17 @@ class Session:
             self._sender.want_watermarks()
         return self._guarded(list, now_ms)
 
+    def linked(self, sites: Iterable[bytes], now_ms: int) -> list[Effect]:
+        """Whom this node is linked to by now."""
+        self._links.are(sites)
+        return self._guarded(list, now_ms)
+
+    def hurry(self, now_ms: int) -> list[Effect]:
+        """Somebody waits for the peer to have everything: what was gathered for it goes out."""
+        if self._sender is not None:
+            self._sender.hurry()
+        return self._guarded(list, now_ms)
+
     def requests(self, bodies: Iterable[bytes], now_ms: int) -> list[Effect]:
         """All that this node asks of the peer at present (CBOR of request frames); each goes out once a link."""
         fresh = [body for body in bodies if body not in self._requested]
@@ -206,7 +231,7 @@ class Session:
 
     def advanced(self, result: Advanced | None, now_ms: int) -> list[Effect]:
         """Answer to `Advance`."""
-        return self._guarded(lambda: self._advanced(result), now_ms)
+        return self._guarded(lambda: self._advanced(result, now_ms), now_ms)
 
     def resent(self, frames: tuple[StagedFrame, ...] | None, now_ms: int) -> list[Effect]:
         """Answer to `Resend`; None: what is staged is not what the peer may get any more."""
@@ -228,7 +253,7 @@ class Session:
         self._sending().want_watermarks()
         if result is not None and result.claimed:
             self._sending().watermarks_rose(now_ms)
-        if result is not None and result.added:
+        if result is not None and (result.added or result.offered):
             self._sending().grew_by_peer(now_ms)
         if result is not None and result.answered:
             self._heard.again()
@@ -259,7 +284,7 @@ class Session:
         return []
 
     def _control_frame_untrusted(self, cbor: bytes, now_ms: int) -> list[Effect]:
-        message = decode_control_untrusted(cbor)
+        message = decode_control_untrusted(cbor, self._features)
         if isinstance(message, Introduce):
             return self._introduce_untrusted(message)
         if not self._admitted:
@@ -278,6 +303,8 @@ class Session:
                     return [Notice("request-limit", "it asks faster than it is answered")]
             case Watermarks():
                 return self._watermarks_untrusted(message, now_ms)
+            case Links():
+                self._sending().linked_to(frozenset(message.sites))
             case Bye():
                 self._leaving = True
                 return [PeerBye(message.code, message.reason)]
@@ -300,9 +327,11 @@ class Session:
         effects: list[Effect] = [PeerHello(hello, scope, hello.wall - now_ms, self._features)]
         effects.extend(remarks(hello, skewed, known, self._greeting.site, now_ms))
         if holds_more(hello.inbound, self._state.outbound, self._state.past_epochs):
-            effects.append(RolledBack(None))
+            effects.append(RolledBack(None, everything=self._offers))
         effects.extend(SendControl(frame(body)) for body in self._requested)
         effects.extend(self.requests(self._state.requests, now_ms))
+        if self._offers:
+            self._sending().offers(first=self._greeting.site < self.peer)
         effects.extend(self._sending().greeted(hello.inbound, now_ms))
         self._sending().want_watermarks()
         early, self._early_events = self._early_events, []
@@ -344,11 +373,25 @@ class Session:
 
     # --- The rest.
 
-    def _advanced(self, result: Advanced | None) -> list[Effect]:
-        effects = self._sending().advanced(result)
+    @property
+    def _offers(self) -> bool:
+        """Whether events of others are offered on this link before they are sent."""
+        return FEATURE_OFFER in self._features
+
+    def _advanced(self, result: Advanced | None, now_ms: int) -> list[Effect]:
+        effects = self._sending().advanced(result, now_ms)
         if result is not None and result.watermarks is not None:
-            effects.extend(map(_control, self._told.messages(result.watermarks, *self._sending().after)))
+            entries: Iterable[WatermarkEntry] = result.watermarks
+            if self._offers:
+                heard = {self._greeting.site, self.peer, *(self.peer_links or ())}
+                entries = self._told.worth_telling(entries, heard, now_ms)
+            effects.extend(map(_control, self._told.messages(entries, *self._sending().after)))
         return effects
+
+    def _links_changed(self, now_ms: int) -> list[Effect]:
+        """The first telling follows our hello, whether or not there are any."""
+        told = self._links.due(now_ms) if self._offers and self.hello is not None else None
+        return [] if told is None else [_control(told)]
 
     def _stop_sending(self, reason: str) -> list[Effect]:
         self._sending().stop()
@@ -372,7 +415,8 @@ class Session:
             return effects
         if self._leaving or self._sender is None:
             return effects
-        return [*effects, *self._receiver.pump(self._heard), *self._sender.pump(now_ms)]
+        links = self._links_changed(now_ms)
+        return [*effects, *links, *self._receiver.pump(self._heard), *self._sender.pump(now_ms)]
 
     def _end(self, error: ProtocolError) -> list[Effect]:
         self._dead = True

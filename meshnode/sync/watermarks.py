@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
+from meshnode.limits import QUIET_WATERMARKS_MS
 from meshnode.model.frames import After, WatermarkEntry, Watermarks
 from meshnode.model.hlc import Hlc, beyond_skew
 
@@ -14,10 +15,20 @@ ENTRIES_PER_MESSAGE = 4096  # the longest names fill about half a frame
 class ToldWatermarks:
     """What a peer was told on this link; only what rose since is told again."""
 
-    __slots__ = ("_told",)
+    __slots__ = ("_quiet_at", "_told")
 
     def __init__(self) -> None:
         self._told: dict[tuple[bytes, str, str], Hlc] = {}
+        self._quiet_at = 0  # when those are told that wait
+
+    def worth_telling(
+        self, entries: Iterable[WatermarkEntry], heard: Collection[bytes], now_ms: int
+    ) -> Iterable[WatermarkEntry]:
+        """Those of sites that the peer `heard` of itself wait; the first time on a link all are told (profile §14)."""
+        if now_ms < self._quiet_at <= now_ms + QUIET_WATERMARKS_MS:
+            return [entry for entry in entries if entry.site not in heard]
+        self._quiet_at = now_ms + QUIET_WATERMARKS_MS
+        return entries
 
     def messages(self, entries: Iterable[WatermarkEntry], epoch: bytes, no: int) -> Iterator[Watermarks]:
         """The messages that bring the peer up to date, none where nothing rose."""

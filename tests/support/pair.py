@@ -177,6 +177,17 @@ class Node:
             if end.session is not but and not end.session.closed:
                 end.carry_out(end.session.log_grew(self.time.now_ms))
 
+    @property
+    def linked(self) -> list[bytes]:
+        """Whom this node is linked to."""
+        return [end.peer.site for end in self.ends if end.session.hello is not None]
+
+    def tell_links(self) -> None:
+        """Tell every session whom this node is linked to."""
+        linked = self.linked
+        for end in list(self.ends):
+            end.carry_out(end.session.linked(linked, self.time.now_ms))
+
     def ask(self) -> None:
         """Tell every session what this node asks of its peer."""
         for end in self.ends:
@@ -220,6 +231,7 @@ class End:
         )
         self.admitted = node.context.membership.key_of(peer.site) is not None
         self.session = Session(greeting, peer.site, admitted=self.admitted)
+        self.session.linked(node.linked, node.time.now_ms)
         self.lane = Lane(node.context, peer.site, scope=node.scope)
         node.ends.append(self)
 
@@ -249,8 +261,9 @@ class End:
                 case PeerHello():
                     offered = Filter(effect.scope, self.node.policy, self.node.policy_name, effect.features)
                     self.lane = Lane(self.node.context, self.peer.site, offered, self.node.scope)
-                case RolledBack():
-                    asked = ask_own_history(self.node.context, self.peer.site, PATH)
+                    self.node.tell_links()
+                case RolledBack(_, everything):
+                    asked = ask_own_history(self.node.context, self.peer.site, PATH, everything=everything)
                     self.carry_out(self.session.requests(asked, self.now_ms))
                 case Notice():
                     self.node.notices.append(effect)
@@ -340,6 +353,7 @@ class Wire:
             end.jobs.clear()
             if end in end.node.ends:
                 end.node.ends.remove(end)
+                end.node.tell_links()
 
     def steps(self) -> list[Callable[[], None]]:
         """What may happen next on this link."""
