@@ -63,7 +63,7 @@ def advance(
         if outbound is None:
             return None
         if retry:
-            reoffers.start_cycle(tx, stream)
+            reoffers.start_cycle(tx, stream, outbound.cursor)
         known = [each for each in staged if each.no > outbound.settled_no]
         frames = delivery.read_frames(tx, stream, [each for each in known if each.no > known_no])
         staging = Staging(context, tx, stream, outbound, offered)
@@ -172,6 +172,9 @@ def _another_epoch(context: Context, tx: Tx, stream: Stream, before: Outbound | 
     delivery.read_frames(tx, stream, staged)  # what cannot be read is never replaced, not even by a rewind
     for each in staged:
         reoffers.restore(tx, stream, each.items)
+    if at == GENESIS:
+        reoffers.rewind(tx, stream)
+        backfills.rewind(tx, stream)
     delivery.remove_staged(tx, stream)
     delivery.remember_epoch(tx, stream, before.epoch)
     return _start(outbound, before, at, context.env.wall_ms(), staged)

@@ -67,6 +67,11 @@ def pending(tx: Reads, stream: Stream, limit: int = -1) -> list[Backfill]:
     return [_read(stream, row) for row in rows]
 
 
+def rewind(tx: Tx, stream: Stream) -> None:
+    """The stream begins at genesis: all that it had passed comes with it, what the peer wrote itself does not."""
+    tx.execute("UPDATE meshnode_backfills SET passed = 0 WHERE site_no = ? AND path = ?", stream.key)
+
+
 def move(tx: Tx, no: int, place: bytes) -> None:
     """It has come so far."""
     tx.execute("UPDATE meshnode_backfills SET place = ? WHERE no = ?", (place, no))

@@ -23,9 +23,25 @@ def add(tx: Tx, stream: Stream, kind: int, positions: Iterable[int], *, waiting:
     )
 
 
-def start_cycle(tx: Tx, stream: Stream) -> None:
-    """What was rejected is offered again from here on."""
-    tx.execute("UPDATE meshnode_reoffers SET waiting = 0 WHERE site_no = ? AND path = ? AND waiting = 1", stream.key)
+def start_cycle(tx: Tx, stream: Stream, cursor: int) -> None:
+    """What was rejected is offered again from here on; an event beyond the cursor comes with the log first."""
+    tx.execute(
+        "UPDATE meshnode_reoffers SET waiting = 0"
+        " WHERE site_no = ? AND path = ? AND waiting = 1 AND (kind = ? OR position <= ?)",
+        (*stream.key, RECORD, cursor),
+    )
+
+
+def rewind(tx: Tx, stream: Stream) -> None:
+    """The stream begins at genesis: events wait until it has passed them, but for the peer's own, which it skips.
+
+    A peer that begins anew may take this node's stream for whole (profile §6): its latest events first would be a hole.
+    """
+    tx.execute(
+        "UPDATE meshnode_reoffers SET waiting = 1 WHERE site_no = ? AND path = ? AND kind = ? AND NOT EXISTS"
+        " (SELECT 1 FROM meshnode_log AS l WHERE l.position = meshnode_reoffers.position AND l.site_no = ?)",
+        (*stream.key, EVENT, stream.no),
+    )
 
 
 def due(tx: Tx, stream: Stream, kind: int, limit: int) -> list[int]:
