@@ -129,10 +129,11 @@ def queue_answer(context: Context, peer: bytes, path: str, request: Request) -> 
     with context.transaction() as tx:
         stream = stream_of(context, tx, peer, path)
         passed, staged = _passed(tx, stream)
-        waiting = reoffers.answers(tx, stream)
-        if request.id in waiting or any(each.items.request_id == request.id for each in staged):
+        # `answered` that is staged counts: where its frame is discarded it waits once more.
+        unanswered = {*reoffers.answers(tx, stream), *(each.items.request_id for each in staged)} - {b""}
+        if request.id in unanswered:
             return True
-        if len(waiting) >= REQUESTS_PER_PEER:
+        if len(unanswered) >= REQUESTS_PER_PEER:
             return False
         names = request.schema or WILDCARD, request.table or WILDCARD
         wanted = Wanted(*names, request.site or b"", covering=bool(request.covering), own=True)

@@ -339,6 +339,16 @@ def test_unanswered_requests_of_one_peer_are_bounded(node: Node) -> None:
     assert not outbox.queue_answer(node.context, PEER, PATH, request(999, schema="*", table="*"))
 
 
+def test_an_answer_in_flight_counts_among_them(node: Node) -> None:
+    stream = opened(node)
+    for number in range(REQUESTS_PER_PEER):
+        outbox.queue_answer(node.context, PEER, PATH, request(number, schema="*", table="*"))
+    assert len(frames_of(advance(node, stream.epoch))) == WINDOW_FRAMES
+    assert not outbox.queue_answer(node.context, PEER, PATH, request(999, schema="*", table="*"))
+    opened(node, expected=stream.epoch)
+    assert node.query("SELECT count(*) FROM meshnode_answers") == [(REQUESTS_PER_PEER,)]
+
+
 def test_our_own_history_is_asked_for_once(node: Node) -> None:
     (asked,) = ask_own_history(node.context, PEER, PATH)
     assert decode_untrusted(asked)["site"] == node.site  # type: ignore[index, call-overload]
