@@ -235,9 +235,14 @@ def _watermarks(context: Context, tx: Tx, offered: Filter) -> tuple[WatermarkEnt
 
     Not of groups that it does not take whole, nor of its own while it asks for them: what was passed over, or lost with
     a disk, is not here, and others would believe that it is (SSP/1 §14.2, fail closed). What was asked for otherwise
-    holds a group back where it is claimed (`engine.whole`), so a peer that never answers silences nobody.
+    holds a group back where it is claimed (`engine.whole`), so a peer that never answers silences nobody. A retired one
+    never does.
     """
-    asked = [inbound.read_request(body) for *_, body in history.requests(tx)]
+    asked = [
+        inbound.read_request(body)
+        for _, peer_no, body in history.requests(tx)
+        if context.membership.retired(context.sites.site_of(tx, peer_no)) is None
+    ]
     lost = any(request is None or request.site == context.site for request in asked)
 
     def told(each: Watermark) -> bool:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from support.pair import Node, Wire, mesh, settle
-from support.records import founding, site_key, vouch
+from support.records import founding, sealed, site_key, vouch
 
-from meshnode.engine import inbox
+from meshnode.engine import inbox, links
 from meshnode.engine.registry import TableSpec, register
 from meshnode.limits import SKEW_MS
 from meshnode.model.delivery import PATH, Adopt, Committed, Received, Told
@@ -27,6 +27,7 @@ from meshnode.model.frames import (
     encode_frame,
 )
 from meshnode.model.hlc import Hlc
+from meshnode.model.record import Retirement
 from meshnode.model.scope import Scope
 from meshnode.store import history, watermarks
 from meshnode.sync.watermarks import ENTRIES_PER_MESSAGE, HeardWatermarks
@@ -125,6 +126,20 @@ def test_a_lost_history_comes_back_by_a_peer_that_gets_it_only_while_it_is_linke
             wire.left.timer()
             wire.right.timer()
     assert set(written) <= first.events()
+
+
+def test_who_asks_for_its_own_history_claims_none_of_it_until_the_answer_or_the_retirement(tmp_path: Path) -> None:
+    node, peer, liar = mesh(tmp_path, 3)
+    written = node.write("a", "x")
+    links.ask_own_history(node.context, liar.site, PATH)
+    wire = Wire(node, peer)
+    wire.settle()
+    assert node.rows() == peer.rows()
+    assert wire.right.session.peer_watermarks == {}
+    node.admit(sealed(node.key, Retirement(liar.site, written.hlc, (), hlc(node, 60_000))))
+    wire = Wire(node, peer)
+    wire.settle()
+    assert wire.right.session.peer_watermarks[(node.site, "main", "notes")].hlc == written.hlc
 
 
 def test_it_is_durable_and_never_falls(node: Node) -> None:
