@@ -14,6 +14,7 @@ from meshnode.engine import inbox, links
 from meshnode.engine.membership import accept_introduction_untrusted
 from meshnode.engine.offer import Filter
 from meshnode.errors import CloseCode, MeshError, ProtocolError
+from meshnode.limits import INTRODUCE_S
 from meshnode.model.delivery import PATH, Committed
 from meshnode.sync.effects import (
     Close,
@@ -49,6 +50,8 @@ class End:
         self._noting = False
         if admitted:
             self._start()
+        else:  # two who know nothing of each other both wait
+            process.after(INTRODUCE_S * SECOND, self._not_introduced, idle=True)
 
     # --- the link
 
@@ -174,6 +177,10 @@ class End:
                 self.process.membership_changed()
 
         self._submit("introduce", judge, judged)
+
+    def _not_introduced(self) -> None:
+        if not self._admitted:
+            self.side.close(CloseCode.NOT_A_MEMBER, "not a member, and not introduced")
 
     def _rolled_back(self, claimed: object) -> None:
         context, peer = self.process.context, self.peer.site

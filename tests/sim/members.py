@@ -96,16 +96,18 @@ class Members:
 
     def _issue_retirement(self, subject: Host) -> None:
         process = self._authority()
-        if process is None or not self._world.network.holds_without(self._world.live(), subject):
+        if process is None:
             return
         back_us = self._chance.pick((None, 0, 2 * SECOND, 15 * SECOND))
         context, site = process.context, subject.site
         cutoff = None if back_us is None else Hlc(process.wall_ms() - back_us // 1000, 0)
-        self._issue(
-            f"retires node {subject.number} from {cutoff}",
-            lambda tx: issue_retirement(context, tx, site, cutoff=cutoff),
-            self._shake,
-        )
+
+        def issue(tx: Tx) -> bytes:
+            if not self._world.network.holds_without(self._world.members(), subject):
+                raise MeshError("others would lose each other")
+            return issue_retirement(context, tx, site, cutoff=cutoff)
+
+        self._issue(f"retires node {subject.number} from {cutoff}", issue, self._shake)
 
     def _shake(self) -> None:
         for node in self._chance.some(self._world.nodes, 0.4):

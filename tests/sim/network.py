@@ -221,15 +221,20 @@ class Network:
 
     def holds_without(self, hosts: Iterable[Host], gone: Host) -> bool:
         """Whether these hosts, at least two, still reach each other when one of them is gone."""
-        left = {host.number for host in hosts} - {gone.number}
+        left = [host for host in hosts if host.number != gone.number]
+        return len(left) > 1 and len(self.reached(left, left[:1], without=gone)) == len(left)
+
+    def reached(self, hosts: Iterable[Host], starts: Iterable[Host], *, without: Host) -> set[int]:
+        """Which of these hosts, by number, something comes to that starts at some and passes by way of the others."""
+        left = {host.number for host in hosts} - {without.number}
         reached: set[int] = set()
-        waiting = sorted(left)[:1]
+        waiting = sorted({host.number for host in starts} & left)
         while waiting:
             at = waiting.pop()
             reached.add(at)
             near = [pair[at == pair[0]] for pair in self._edges if at in pair]
             waiting += [number for number in near if number in left - reached]
-        return len(left) > 1 and reached == left
+        return reached
 
     def is_cut(self, direction: Direction) -> bool:
         """Whether nothing gets through."""

@@ -30,10 +30,8 @@ TROUBLE: Final = (  # a kind, how many of the runs have it, how often at most in
     ("retire a member", 0.3, 2),
     ("change a scope", 0.15, 3),
 )
-LOSES_HISTORY: Final = {
-    "compact",
-    "retire a member",
-}  # not both: what was compacted does not come back (`compact`'s cost)
+TAKES_BACK: Final = {"retire a member", "give a role"}
+"""What an event superseded comes back with these, unless it was compacted, or never asked for (feature `covering`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +53,12 @@ class Plan:
     def compacts(self) -> bool:
         """Whether nodes drop events that no row needs."""
         return any(name == "compact" and times for name, times in self.trouble)
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether somebody who left a table out asks for its history, not only for what its rows need."""
+        names = {name for name, _ in self.trouble}
+        return "change a scope" in names and not TAKES_BACK.isdisjoint(names)
 
 
 def plan_of(seed: int) -> Plan:
@@ -81,8 +85,8 @@ def plan_of(seed: int) -> Plan:
 
 def _trouble(chance: Chance) -> tuple[tuple[str, int], ...]:
     trouble = {name: chance.between(1, most) for name, often, most in TROUBLE if chance.hit(often)}
-    if trouble.keys() >= LOSES_HISTORY:
-        del trouble["compact"]
+    if not TAKES_BACK.isdisjoint(trouble):
+        trouble.pop("compact", None)
     return tuple(trouble.items())
 
 

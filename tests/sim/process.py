@@ -22,7 +22,7 @@ from meshnode.errors import CloseCode, MeshError
 from meshnode.limits import INTRODUCE_BYTES
 from meshnode.model.delivery import Committed
 from meshnode.model.event import Event
-from meshnode.model.frames import FEATURE_COVERING, Batch
+from meshnode.model.frames import Batch
 from meshnode.model.policy import Policy
 from meshnode.store.database import Database
 from meshnode.store.delivery import Stream
@@ -174,7 +174,7 @@ class Process:
             software="sim",
             boot=self._boot,
             scope=self.context.policy.scope.patterns,
-            features=(FEATURE_COVERING,),
+            features=self.node.world.features,
             introduce=() if self._is_known_to(peer) else self._introduction,
         )
 

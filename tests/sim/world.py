@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from meshnode.model.frames import FEATURE_COVERING
 from sim.chance import Chance
 from sim.checkers import CHECKERS
 from sim.hostile import Hostile
@@ -72,14 +73,18 @@ class World:
         """Everybody who has links."""
         return [*self.nodes] if self.hostile is None else [*self.nodes, self.hostile]
 
-    def live(self) -> list[Node]:
-        """The members that have to be equal in the end: those that nobody knows to be retired."""
-        running = [node for node in self.nodes if node.process is not None]
+    def members(self) -> list[Node]:
+        """The honest ones that nobody knows to be retired, whether a process of theirs runs or not."""
+        running = [node.running for node in self.nodes if node.is_up]
         return [
             node
-            for node in running
-            if all(other.running.context.membership.retired(node.site) is None for other in running)
+            for node in self.nodes
+            if all(process.context.membership.retired(node.site) is None for process in running)
         ]
+
+    def live(self) -> list[Node]:
+        """The members that run: those that have to be equal in the end."""
+        return [node for node in self.members() if node.is_up]
 
     def _let_trouble_come(self) -> None:
         chance = self.chance.branch("moments")
@@ -108,6 +113,11 @@ class World:
     def has_strangers(self) -> bool:
         """Whether somebody writes to tables that nobody has."""
         return self.hostile is not None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What every honest member lists."""
+        return () if self.plan.keeps_history else (FEATURE_COVERING,)
 
     def features_of(self, chance: Chance) -> list[str]:
         """Features that somebody lists."""
