@@ -16,6 +16,7 @@ from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import Scalar
 from meshnode.model.hlc import Rank, hlc_of_rank
 from meshnode.store import changes, rows
+from meshnode.store.affinity import Affinity
 from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx, UnreadableText
 from meshnode.store.materialize import RowWrite, TableWriter, is_row_level
@@ -181,7 +182,8 @@ class Restater:
                 suspects[name] = rank
         if not suspects:
             return True
-        return all(_alike(value, shown[name][0]) for name, value in self._recalled(suspects).items())
+        columns, recalled = self._table.columns, self._recalled(suspects)
+        return all(_alike(columns[name], value, shown[name][0]) for name, value in recalled.items())
 
     def _recalled(self, suspects: Mapping[str, Rank]) -> Mapping[str, Scalar]:
         return recall(self._tx, self._context.sites, suspects)
@@ -229,7 +231,7 @@ class Restater:
         values = {
             name: value
             for name, value in write.fold.values.items()
-            if name in known and not (name in shown and _alike(value, shown[name][0]))
+            if name in known and not (name in shown and _alike(known[name], value, shown[name][0]))
         }
         cleared, unmaterialized = set(before.cleared(known)), set(before.unmaterialized(known))
         return change._replace(
@@ -245,7 +247,10 @@ def _shown_sql(column: Column, *, compared: bool) -> str:
     name = quote(column.name)
     if not compared or column.default is None:
         return f"{name}, 0"
-    return f"{name}, {name} IS ({_default_sql(column.default)})"
+    default = _default_sql(column.default)
+    # 1.0 IS 1; a column that makes nothing of its values holds either.
+    exact = f" AND typeof({name}) = typeof({default})" if column.affinity is Affinity.BLOB else ""
+    return f"{name}, {name} IS ({default}){exact}"
 
 
 def _default_sql(text: str) -> str:
@@ -259,8 +264,10 @@ def _default_sql(text: str) -> str:
     return "'" + word.replace("'", "''") + "'"
 
 
-def _alike(value: Scalar, shown: Any) -> bool:
-    """Whether SQL may have made `shown` of `value`: an affinity changes the type, hardly ever the text."""
+def _alike(column: Column, value: Scalar, shown: Any) -> bool:
+    """Whether the column may have made `shown` of `value`: an affinity changes the type, hardly ever the text."""
     if isinstance(value, bool):
         value = int(value)
+    if column.affinity is Affinity.BLOB:
+        return type(value) is type(shown) and bool(value == shown)
     return bool(value == shown) or (value is not None and shown is not None and str(value) == str(shown))

@@ -166,6 +166,26 @@ def test_a_key_that_takes_more_values_under_the_same_type_is_another_key(
     assert differences(bench) == []
 
 
+def test_a_value_that_equals_the_default_gives_way_to_it_when_it_is_taken_back(tmp_path: Path) -> None:
+    """1.0 IS 1, and an untyped column holds either."""
+    bench = registered(tmp_path, "CREATE TABLE t (id PRIMARY KEY, a NOT NULL DEFAULT 1)")
+    bench.deliver([bench.event(2, 1, {"id": 1}, {}), bench.event(3, 2, {"id": 1}, {"a": 1.0})])
+    assert bench.sql("SELECT typeof(a) FROM t") == [("real",)]
+    retire(bench, 3)
+    follow(bench)
+    assert bench.sql("SELECT typeof(a) FROM t") == [("integer",)]
+
+
+@pytest.mark.parametrize("value", ["1", 1.0])
+def test_a_column_added_anew_shows_the_value_and_not_the_default_that_is_like_it(
+    value: str | float, tmp_path: Path
+) -> None:
+    bench = registered(tmp_path, "CREATE TABLE t (id PRIMARY KEY, a DEFAULT 1)")
+    bench.deliver([bench.event(2, 1, {"id": 1}, {"a": value})])
+    migrate(bench, "ALTER TABLE t DROP COLUMN a", "ALTER TABLE t ADD COLUMN a DEFAULT 1")
+    assert bench.sql("SELECT typeof(a) FROM t") == [("text" if value == "1" else "real",)]
+
+
 def test_a_take_back_ends_where_a_trigger_rolls_its_rows_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has many transactions, and each RAISE(ROLLBACK) makes it begin again: the row is known by then."""
     monkeypatch.setattr(takeback, "STEPS_AT_ONCE", 1)

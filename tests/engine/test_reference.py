@@ -27,22 +27,23 @@ from meshnode.engine.sweep import Sweep
 from meshnode.model.hlc import Hlc
 from meshnode.store.database import Tx
 
-PAGES = ("BATCH_EVENTS", "POSITIONS_A_STEP", "POSITIONS_AT_ONCE", "ROWS_AT_ONCE", "SCAN_ROWS", "STEPS_AT_ONCE")
-PAGES += ("KEYS_AT_ONCE", "ROWS_LOOKED_AT", "EVENTS_A_STEP")
-PAGED = [
-    (module, name)
-    for module in (growth, materialize, rebuild, registry, sweep, takeback)
-    for name in PAGES
-    if hasattr(module, name)
-]
+PAGES = {
+    growth: ("BATCH_EVENTS", "POSITIONS_A_STEP", "STEPS_AT_ONCE"),
+    materialize: ("BATCH_EVENTS",),
+    rebuild: ("BATCH_EVENTS", "POSITIONS_A_STEP", "ROWS_LOOKED_AT"),
+    registry: ("BATCH_EVENTS",),
+    sweep: ("BATCH_EVENTS", "SCAN_ROWS"),
+    takeback: ("EVENTS_A_STEP", "STEPS_AT_ONCE"),
+}
 
 
 @contextmanager
 def in_pages(paged: bool) -> Iterator[None]:
     """What is done in pages takes two items a page, so that a small case has several."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in PAGED if paged else ():
-            patch.setattr(module, name, 2)
+        for module, names in PAGES.items() if paged else ():
+            for name in names:
+                patch.setattr(module, name, 2)
         yield
 
 

@@ -247,7 +247,7 @@ def plans(*, migrating: bool) -> st.SearchStrategy[Plan]:
         end=st.sampled_from(ENDS),
         stop=st.sampled_from(STOPS),
         late=st.lists(st.sampled_from(late), max_size=12).map(tuple),
-        paged=st.booleans(),
+        paged=st.sampled_from((False, False, True)),
     )
 
 
