@@ -80,7 +80,7 @@ class Materializer:
                 self._tx, destination.no, keys[start : start + BATCH_EVENTS]
             ).items():
                 key: Any = cbor.decode_untrusted(key_bytes)
-                if key.keys() == destination.key_names:
+                if destination.resolves(key):  # else it is of an earlier primary key
                     names = [column.name for column in destination.key]
                     writes.append(RowWrite(key_bytes, tuple([key[name] for name in names]), RowFold(state), reason))
             self._write_rows(destination, writes)

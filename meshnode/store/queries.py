@@ -128,7 +128,7 @@ class Table:
         if not state.exists:
             return None
         key = key_of(key_bytes)
-        if key.keys() != self.destination.key_names:
+        if not self.destination.resolves(key):
             return None  # of an earlier primary key
         found = self._tx.execute(self._select, [key[column.name] for column in self.destination.key]).fetchone()
         if found is None:

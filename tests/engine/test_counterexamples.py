@@ -231,3 +231,21 @@ def test_what_was_held_is_in_a_rebuild_that_had_read_past_it(tmp_path: Path, mon
         *((number, "held") for number in range(10, 19)),
     ]
     assert differences(bench) == []
+
+
+def test_a_withheld_row_is_not_shown_under_a_key_that_does_not_take_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is made again with another key, and withheld rows are tried before every row was looked at."""
+    monkeypatch.setattr(growth, "STEPS_AT_ONCE", 1)
+    monkeypatch.setattr(growth, "BATCH_EVENTS", 2)
+    bench = registered(tmp_path, "CREATE TABLE t (id INT NOT NULL PRIMARY KEY, a NOT NULL)")
+    bench.deliver([bench.event(2, 1, {"id": number}, {}) for number in range(5)])
+    bench.sql("DROP TABLE t")
+    bench.sql("CREATE TABLE t (id TEXT NOT NULL PRIMARY KEY, a)")
+    bench.engine.write([])
+    assert bench.sql("SELECT * FROM t") == []
+    assert bench.rows() == {}
+    follow(bench)
+    assert bench.sql("SELECT * FROM t") == []
+    assert differences(bench) == []
