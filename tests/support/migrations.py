@@ -23,6 +23,9 @@ def migrate(run: Run, step: Step) -> None:
                 run.bench.sql(f'ALTER TABLE "{table}" ADD COLUMN {declared}')
             case ("drop", name):
                 run.bench.sql(f'ALTER TABLE "{table}" DROP COLUMN "{name}"')
+            case ("renew", name, declared):
+                run.bench.sql(f'ALTER TABLE "{table}" DROP COLUMN "{name}"')
+                run.bench.sql(f'ALTER TABLE "{table}" ADD COLUMN {declared}')
             case ("recreate", place):
                 run.make(table, run.plan.schemas[table][place])
             case ("copy", place):
@@ -77,6 +80,9 @@ def migrate_frozen(run: Run, step: Step) -> None:
     match kind, *rest:
         case ("gain" | "rename", *_):
             migrate(run, step)
+        case ("renew", name, declared):
+            migrate_frozen(run, ("drop", table, name))
+            migrate_frozen(run, ("gain", table, name, declared))
         case ("drop", name):
             migrate(run, step)
             if judge is not run.tables[table]:

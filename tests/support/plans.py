@@ -1,7 +1,6 @@
-"""Random tables, writes and steps for the runs against the reference model, drawn from pools.
+"""Random tables, writes and steps for the runs against the reference model, drawn from pools (`support.laws.numbers`).
 
-Hypothesis pays per choice. Here a table, a write or a step is one choice: a place in a pool that a fixed seed filled
-beforehand, simple ones first. So a case costs some fifty choices instead of four hundred, and still shrinks.
+A table, a write or a step is one number: a place in a pool that a fixed seed filled beforehand, the simplest one first.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from support.judge import judge_of
+from support.laws import numbers, pick
 
 T = TypeVar("T")
 Step = tuple[Any, ...]
@@ -36,7 +36,7 @@ ABSENT = ("NOT NULL", "NOT NULL ON CONFLICT REPLACE")
 ROW_CHECKS = ("CHECK (a IS NOT b)", "CHECK (a IS NULL OR b IS NOT NULL)")
 RAISES = ("ABORT, 'no'", "FAIL, 'no'", "ROLLBACK, 'no'", "IGNORE")
 KEY_VALUES: tuple[Any, ...] = (1, "x", b"x", "1", 2, "1.5", "", -(2**63))
-MIGRATIONS = ("gain", "drop", "recreate", "copy", "rename", "empty")
+MIGRATIONS = ("gain", "drop", "renew", "recreate", "copy", "rename", "empty")
 ODD_KEYS: tuple[Mapping[str, Any], ...] = ({"no": 1}, {"ID": 1}, {"id": 1, "no": 1, "c": 1}, {"a": 1})
 
 
@@ -111,7 +111,7 @@ def _schema(chooser: random.Random) -> Schema:
     strict = chooser.random() < 0.25
     types = STRICT_TYPES if strict else TYPES
     key, constraint = _key(chooser, types, strict=strict)
-    names = [name for name in NAMES if chooser.random() < 0.75]
+    names = [name for name in NAMES if chooser.random() < 0.7]
     parts = key + [_column(chooser, name, types) for name in names]
     if len(names) == 2 and chooser.random() < 0.2:
         parts.append('"made" {} AS (1) STORED'.replace("{}", "INT" if strict else ""))
@@ -137,13 +137,9 @@ def keys_of(schema: Schema) -> tuple[Mapping[str, Any], ...]:
 # --- pools
 
 
-def _pool(seed: int, size: int, make: Callable[[random.Random], T], weight: Callable[[T], Any]) -> tuple[T, ...]:
+def _pool(seed: int, size: int, make: Callable[[random.Random], T], simplest: T) -> tuple[T, ...]:
     chooser = random.Random(seed)
-    return tuple(sorted((make(chooser) for _ in range(size)), key=weight))
-
-
-def _length(schema: Schema) -> int:
-    return len("".join(schema.statements("t")))
+    return (simplest, *(make(chooser) for _ in range(size)))
 
 
 def _write(chooser: random.Random) -> Step:
@@ -167,7 +163,8 @@ def _migration(chooser: random.Random) -> Step:
             ("gain", table, name, added),
             ("gain", table, name, added),
             ("drop", table, name),
-            ("drop", table, name),
+            ("renew", table, name, added),
+            ("renew", table, name, added),
             ("recreate", table, chooser.randint(0, 1)),
             ("recreate", table, chooser.randint(0, 1)),
             ("copy", table, chooser.randint(0, 1)),
@@ -202,16 +199,13 @@ def _step(chooser: random.Random) -> Step:
     return _migration(chooser) if chooser.random() < 0.15 else _event(chooser)
 
 
-def _simplest(step: Step) -> tuple[bool, int]:
-    return step[0] != "write", len(repr(step))
-
-
 def _end(chooser: random.Random) -> Step:
     return chooser.choice(
         (
             ("take back", chooser.randint(-1, LAST)),
             ("evict", chooser.randint(0, LAST + 1), False),
             ("evict", chooser.randint(0, LAST + 1), True),
+            ("freeze", chooser.randint(0, LAST + 1)),
             ("freeze", chooser.randint(0, LAST + 1)),
             ("evict and take back", chooser.randint(0, LAST + 1), chooser.randint(-1, LAST)),
             ("compact",),
@@ -224,30 +218,40 @@ def _horizons(chooser: random.Random) -> Mapping[str, int]:
     return {table: chooser.randint(0, LAST + 1) for table in TABLES if chooser.random() < 0.3}
 
 
-SCHEMAS = _pool(1, 400, _schema, _length)
-EVENTS = _pool(2, 6000, _event, _simplest)
-STEPS = _pool(3, 6000, _step, _simplest)
-LATE = _pool(4, 500, lambda chooser: _migration(chooser) if chooser.random() < 0.5 else _event(chooser), _simplest)
-ENDS = _pool(5, 100, _end, repr)
-STOPS = (*[None] * 120, *((number, stays) for number in range(60) for stays in (True, False)))
-HORIZONS = _pool(6, 60, _horizons, repr)
+def _late(chooser: random.Random) -> Step:
+    return _migration(chooser) if chooser.random() < 0.5 else _event(chooser)
 
 
-def plans(*, migrating: bool) -> st.SearchStrategy[Plan]:
+NOTHING: Step = ("cut",)
+SCHEMAS = _pool(1, 400, _schema, Schema('CREATE TABLE {} ("id" PRIMARY KEY NOT NULL, "a", "b", "c")'))
+EVENTS = _pool(2, 6000, _event, NOTHING)
+STEPS = _pool(3, 6000, _step, NOTHING)
+LATE = _pool(4, 2000, _late, NOTHING)
+LATE_EVENTS = tuple(step for step in LATE if step[0] not in MIGRATIONS)
+ENDS = _pool(5, 200, _end, ("freeze", LAST + 1))
+STOPS: tuple[Stop | None, ...] = (*[None] * 120, *((at, stays) for at in range(60) for stays in (True, False)))
+HORIZONS = _pool(6, 60, _horizons, {})
+
+
+@st.composite
+def plans(draw: st.DrawFn, *, migrating: bool) -> Plan:
     """Cases whose tables stay as they are, or that change them on the way."""
-    steps, late = (STEPS, LATE) if migrating else (EVENTS, tuple(step for step in LATE if step[0] not in MIGRATIONS))
-    return st.builds(
-        Plan,
-        schemas=st.fixed_dictionaries(dict.fromkeys(TABLES, st.tuples(*[st.sampled_from(SCHEMAS)] * 2))),
-        horizons=st.sampled_from(HORIZONS),
-        # Hypothesis makes a list of five or six where it may be empty; three of them shrink better than a longer one.
-        steps=st.tuples(*[st.lists(st.sampled_from(steps), max_size=16)] * 3).map(
-            lambda parts: sum(map(tuple, parts), ())
-        ),
-        end=st.sampled_from(ENDS),
-        stop=st.sampled_from(STOPS),
-        late=st.lists(st.sampled_from(late), max_size=12).map(tuple),
-        paged=st.sampled_from((False, False, True)),
+    return plan_of(draw(numbers(min_size=14, max_size=50)), migrating=migrating)
+
+
+def plan_of(drawn: list[int], *, migrating: bool) -> Plan:
+    first, second, third, fourth, turn, end, stop, rest = drawn[:8]
+    tail = max(len(drawn) - rest // 3 % 10, 8)
+    pairs = ((pick(SCHEMAS, a, turn), pick(SCHEMAS, b, turn)) for a, b in ((first, second), (third, fourth)))
+    steps, late = (STEPS, LATE) if migrating else (EVENTS, LATE_EVENTS)
+    return Plan(
+        schemas=dict(zip(TABLES, pairs, strict=True)),
+        horizons=pick(HORIZONS, turn, 0),
+        steps=tuple(pick(steps, number, turn) for number in drawn[8:tail]),
+        end=pick(ENDS, end, turn),
+        stop=pick(STOPS, stop, turn),
+        late=tuple(pick(late, number, turn) for number in drawn[tail:]),
+        paged=rest % 3 == 2,
     )
 
 
