@@ -22,12 +22,13 @@ from meshnode.errors import CloseCode, MeshError
 from meshnode.limits import INTRODUCE_BYTES
 from meshnode.model.delivery import Committed
 from meshnode.model.event import Event
-from meshnode.model.frames import FEATURE_COVERING, Batch
+from meshnode.model.frames import Batch, Live
 from meshnode.model.policy import Policy
 from meshnode.store.database import Database
 from meshnode.store.delivery import Stream
 from meshnode.sync.effects import Commit
 from meshnode.sync.greeting import Greeting
+from meshnode.sync.session import FEATURES
 from sim.end import End
 from sim.network import Side
 from sim.schedule import MS, SECOND, Timer
@@ -43,7 +44,7 @@ def _events_in(job: Job | None) -> int:
     """How many events a job is given to apply."""
     if not isinstance(job, Commit):
         return 0
-    return sum(len(frame.content.events) for frame in job.frames if isinstance(frame.content, Batch))
+    return sum(len(frame.content.events) for frame in job.frames if isinstance(frame.content, Batch | Live))
 
 
 class Died(BaseException):
@@ -174,7 +175,7 @@ class Process:
             software="sim",
             boot=self._boot,
             scope=self.context.policy.scope.patterns,
-            features=(FEATURE_COVERING,),
+            features=FEATURES,
             introduce=() if self._is_known_to(peer) else self._introduction,
         )
 
