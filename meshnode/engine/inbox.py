@@ -19,7 +19,7 @@ from meshnode.engine.outbox import stream_of
 from meshnode.engine.verify import Checked, verify_untrusted
 from meshnode.engine.whole import read_whole
 from meshnode.model.delivery import Adopt, Committed, Received, StoredAck
-from meshnode.model.frames import Ack, Answered, Batch, Records, WatermarkEntry, encode_frame
+from meshnode.model.frames import Ack, Answered, Batch, Live, Records, WatermarkEntry, encode_frame
 from meshnode.model.scope import Scope
 from meshnode.model.verdict import Judgement, Verdict
 from meshnode.store import frontier, inbound
@@ -59,7 +59,7 @@ def verify_frames(
     return {
         frame.no: verify_untrusted(frame.content.events, mesh_id=mesh_id, keyring=keyring, generation=generation)
         for frame in frames
-        if isinstance(frame.content, Batch)
+        if isinstance(frame.content, Batch | Live)
     }
 
 
@@ -117,9 +117,9 @@ def _receive(
         return None
     repeats, fresh = parted
     work = _Work(context, tx, stream, scope, checked)
-    for batched, run in groupby(fresh, key=lambda frame: isinstance(frame.content, Batch)):
-        if batched:
-            _commit_batches(work, list(run))
+    for kind, run in groupby(fresh, key=lambda frame: type(frame.content)):
+        if kind in (Batch, Live):
+            _commit_batches(work, list(run), author_stream=kind is Batch)
         else:
             for frame in run:
                 _commit_other(work, frame)
@@ -153,9 +153,12 @@ def _part(
     return repeats, fresh
 
 
-def _commit_batches(work: _Work, frames: Sequence[Received]) -> None:
-    """Consecutive batches go through the door as one, so that a row written by many of them is stored once."""
-    context, batches = work.context, [frame.content for frame in frames if isinstance(frame.content, Batch)]
+def _commit_batches(work: _Work, frames: Sequence[Received], *, author_stream: bool) -> None:
+    """Consecutive batches go through the door as one, so that a row written by many of them is stored once.
+
+    Live events came out of order: like a relay's they claim nothing of what is before them (profile §6).
+    """
+    context, batches = work.context, [frame.content for frame in frames if isinstance(frame.content, Batch | Live)]
     checked: list[Checked] = []
     for frame, batch in zip(frames, batches, strict=True):
         known = work.checked.get(frame.no)
@@ -168,7 +171,7 @@ def _commit_batches(work: _Work, frames: Sequence[Received]) -> None:
         context,
         work.tx,
         checked,
-        author_stream=True,
+        author_stream=author_stream,
         scope=work.scope,
         peer=work.stream.peer,
         whole=read_whole(work.tx, work.stream),

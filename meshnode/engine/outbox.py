@@ -12,10 +12,11 @@ from math import inf
 from typing import Final
 
 from meshnode.engine.context import Context
+from meshnode.engine.live import Ahead
 from meshnode.engine.offer import Filter, TableFilter
 from meshnode.engine.staging import Staging
 from meshnode.errors import CorruptStateError
-from meshnode.limits import REQUESTS_PER_PEER
+from meshnode.limits import BATCH_EVENTS, REQUESTS_PER_PEER
 from meshnode.model.delivery import Advanced, OutboundStream, Replaced, Settlement, StagedFrame
 from meshnode.model.frames import EPOCH_BYTES, Request, WatermarkEntry
 from meshnode.model.scope import WILDCARD
@@ -47,8 +48,14 @@ def advance(
     retry: bool,
     watermarks: bool,
     offered: Filter,
+    batch: int = BATCH_EVENTS,
+    live_after: int = 0,
+    live_room: int = 0,
 ) -> Advanced | None:
     """Settle acks in order, then stage at most `room` frames; returns every frame above `known_no`.
+
+    A frame gets at most `batch` events. At most `live_room` further frames go ahead of a backlog, with own events
+    beyond `live_after` (`engine.live`).
 
     CorruptStateError where something that is to be staged cannot be read: what was acknowledged is settled all the
     same, and the cursor stays before it.
@@ -66,9 +73,11 @@ def advance(
             reoffers.start_cycle(tx, stream, outbound.cursor)
         known = [each for each in staged if each.no > outbound.settled_no]
         frames = delivery.read_frames(tx, stream, [each for each in known if each.no > known_no])
-        staging = Staging(context, tx, stream, outbound, offered)
+        staging = Staging(context, tx, stream, outbound, offered, batch=batch)
         staging.follow(known)
-        more, fault = _fill(context, tx, staging, max(room - len(frames), 0))
+        live = sum(each.staged.live for each in frames)
+        ahead = Ahead(live_after, max(live_room - live, 0))
+        more, fault = _fill(context, tx, staging, max(room - len(frames) + live, 0), ahead)
         if not known and not staging.frames and fault is None:
             outbound = replace(outbound, cursor=staging.cursor, record_cursor=staging.record_cursor)
         if outbound != before:
@@ -76,14 +85,14 @@ def advance(
         told = _watermarks(context, tx, offered) if watermarks and staging.caught_up and fault is None else None
     if fault is not None:
         raise fault
-    return Advanced(outbound.settled_no, (*frames, *staging.frames), more, told)
+    return Advanced(outbound.settled_no, (*frames, *staging.frames), more, told, ahead.after)
 
 
-def _fill(context: Context, tx: Tx, staging: Staging, room: int) -> tuple[bool, CorruptStateError | None]:
+def _fill(context: Context, tx: Tx, staging: Staging, room: int, ahead: Ahead) -> tuple[bool, CorruptStateError | None]:
     """Stage; where something cannot be read, nothing of this staging is kept."""
     try:
         with tx.savepoint("meshnode_staging"):
-            return staging.fill(room), None
+            return staging.fill(room, ahead), None
     except CorruptStateError as error:
         context.drop_coverages(tx)
         return False, error
@@ -195,6 +204,8 @@ def _settle(
             return None
         matched.append((row, ack))
     for row, ack in matched:
+        if row.items.kind == delivery.LIVE:
+            continue  # the cursor comes by these positions and offers them again
         positions = [row.items.positions[index] for index in ack.rejected if index < len(row.items.positions)]
         reoffers.add(tx, stream, reoffers.kind_of(row.items), positions, waiting=True)
     if not matched:

@@ -1,7 +1,7 @@
 """One staging: the next frames of one stream, stored with the positions that follow them (profile §8, "Sender").
 
-The order within one call: records, records and events to be offered again, events of the log, `answered`. An event can
-so never overtake the record that makes it acceptable.
+The order within one call: records, records to be offered again, live events, events to be offered again, events of the
+log, `answered`. An event can so never overtake the record that makes it acceptable.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 
 from meshnode.engine import backfill
 from meshnode.engine.context import Context
+from meshnode.engine.live import Ahead, waiting
 from meshnode.engine.offer import Filter, TableFilter
-from meshnode.limits import BATCH_EVENTS
+from meshnode.limits import BATCH_EVENTS, LIVE_BACKLOG, LIVE_EVENTS
 from meshnode.model.delivery import StagedFrame
-from meshnode.model.frames import Answered, Batch, Records, digest, encode_frame
+from meshnode.model.frames import Answered, Batch, Live, Records, digest, encode_frame
 from meshnode.store import delivery, frontier, offers, reoffers
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Items, Outbound, StagedRow, Stream
@@ -22,7 +23,16 @@ from meshnode.store.delivery import Items, Outbound, StagedRow, Stream
 class Staging:
     """Lives within one transaction. `last` is the frame that the next one follows."""
 
-    def __init__(self, context: Context, tx: Tx, stream: Stream, outbound: Outbound, offered: Filter) -> None:
+    def __init__(
+        self,
+        context: Context,
+        tx: Tx,
+        stream: Stream,
+        outbound: Outbound,
+        offered: Filter,
+        *,
+        batch: int = BATCH_EVENTS,
+    ) -> None:
         self.frames: list[StagedFrame] = []
         self.caught_up = False
         self.cursor = outbound.cursor
@@ -32,6 +42,8 @@ class Staging:
         self._stream = stream
         self._epoch = outbound.epoch
         self._no = outbound.settled_no
+        self._batch = batch
+        self._in_order = 0  # frames among `frames` that are not live
         self._waits = False  # rows that are filtered out were passed without end: go on in the next transaction
         self._in_flight = False
         self._backfill_looked = False
@@ -46,22 +58,15 @@ class Staging:
             self._no, self.cursor, self.record_cursor = last.no, last.cursor_after, last.record_cursor_after
             self._in_flight = True
 
-    def fill(self, room: int) -> bool:
-        """Stage up to `room` frames; whether there is more. Without frames it moves `cursor` past what is filtered."""
-        steps: tuple[Callable[[], bool], ...] = (
-            self._new_records,
-            self._records_again,
-            self._events_again,
-            self._new_events,
-            self._answers,
-        )
-        for step in steps:
-            while len(self.frames) < room and step():
-                pass
-            if len(self.frames) >= room or self._waits:
-                break
-        else:
-            self.caught_up = True
+    def fill(self, room: int, ahead: Ahead) -> bool:
+        """Stage up to `room` frames, and besides what goes ahead; whether there is more of the former.
+
+        Without frames it moves `cursor` past what is filtered.
+        """
+        records = self._take(room, self._new_records, self._records_again)
+        if ahead.room and (records or self._records_are_out()):
+            self._go_ahead(ahead)
+        self.caught_up = records and self._take(room, self._events_again, self._new_events, self._answers)
         if self._backfill_left:
             self.caught_up = False
         if self._slots is not None:
@@ -69,6 +74,47 @@ class Staging:
         # With frames in flight the cursor cannot pass what is filtered out: the next ack goes on with it.
         waits = self._waits and (self._in_flight or self.frames)
         return self._backfill_left or not (self.caught_up or waits)
+
+    def _take(self, room: int, *steps: Callable[[], bool]) -> bool:
+        """Run these steps while there is room; whether they have no more."""
+        for step in steps:
+            while self._in_order < room and step():
+                pass
+            if self._in_order >= room or self._waits:
+                return False
+        return True
+
+    # --- What goes ahead of a backlog (feature `live`).
+
+    def _records_are_out(self) -> bool:
+        """Whether no record waits: no event may overtake one."""
+        after = offers.records_after(self._tx, self.record_cursor)
+        return not after.positions and not reoffers.due(self._tx, self._stream, reoffers.RECORD, 1)
+
+    def _go_ahead(self, ahead: Ahead) -> None:
+        """Stage own new events, unless the cursor will come by them soon enough."""
+        end = self._context.next_position - 1
+        positions = waiting(self._context, self._tx, max(ahead.after, self.cursor)) if ahead.after < end else []
+        if positions and not self._is_behind(end):
+            return
+        for _ in range(ahead.room):
+            offer, done = offers.events_at(self._tx, positions, self._allowed, LIVE_EVENTS)
+            if offer.positions:
+                self._stage_events(delivery.LIVE, offer)
+            ahead.after, positions = (done or [ahead.after])[-1], positions[len(done) :]
+        if not positions:
+            ahead.after = end
+
+    def _is_behind(self, end: int) -> bool:
+        """Whether more is to be sent first than a few frames hold.
+
+        What is filtered out is passed over: a live frame that settles takes the cursor along, as any other does.
+        """
+        upcoming = offers.events_after(self._tx, self.cursor, self._stream.no, self._allowed, end, 1)
+        self.cursor = upcoming.positions[0] - 1 if upcoming.positions else upcoming.scanned_to
+        if end - self.cursor > LIVE_BACKLOG:
+            return True
+        return len(reoffers.due(self._tx, self._stream, reoffers.EVENT, LIVE_BACKLOG + 1)) > LIVE_BACKLOG
 
     # --- Steps: stage at most one frame, and tell whether the step may have more.
 
@@ -90,10 +136,10 @@ class Staging:
         return True
 
     def _events_again(self) -> bool:
-        due = reoffers.due(self._tx, self._stream, reoffers.EVENT, BATCH_EVENTS)
+        due = reoffers.due(self._tx, self._stream, reoffers.EVENT, self._batch)
         if not due:
             return self._backfill()
-        offer, done = offers.events_at(self._tx, due, self._allowed)
+        offer, done = offers.events_at(self._tx, due, self._allowed, self._batch)
         reoffers.remove(self._tx, self._stream, reoffers.EVENT, done)
         if offer.positions:
             self._stage_events(delivery.EVENTS_AGAIN, offer)
@@ -108,9 +154,8 @@ class Staging:
         return True
 
     def _new_events(self) -> bool:
-        offer = offers.events_after(
-            self._tx, self.cursor, self._stream.no, self._allowed, self._context.next_position - 1
-        )
+        last = self._context.next_position - 1
+        offer = offers.events_after(self._tx, self.cursor, self._stream.no, self._allowed, last, self._batch)
         self.cursor = offer.scanned_to
         if offer.positions:
             self._stage_events(delivery.EVENTS, offer)
@@ -136,11 +181,13 @@ class Staging:
         if self._slots is None:
             self._slots = frontier.read(self._tx)
         clock = frontier.tick(self._slots, self._context.site)
-        frame = Batch(epoch=self._epoch, no=self._no + 1, clock=clock, events=offer.data)
+        shape = Live if kind == delivery.LIVE else Batch
+        frame = shape(epoch=self._epoch, no=self._no + 1, clock=clock, events=offer.data)
         self._add(Items(kind, tuple(offer.positions)), encode_frame(frame))
 
     def _add(self, items: Items, cbor: bytes) -> None:
         self._no += 1
+        self._in_order += items.kind != delivery.LIVE
         row = StagedRow(
             self._no,
             digest(cbor),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from meshnode.model.frames import Answered, Batch, Records, WatermarkEntry
+from meshnode.limits import BATCH_BYTES, BATCH_EVENTS
+from meshnode.model.frames import Answered, Batch, Live, Records, WatermarkEntry
 from meshnode.model.hlc import ZERO, Hlc
 
 PATH: Final = "quic"
 """The transport path of every link so far; cursors are kept per (peer, path) (SSP/1 §14.1)."""
 
-Content: TypeAlias = Batch | Records | Answered
+Content: TypeAlias = Batch | Live | Records | Answered
 """A numbered frame of the event stream."""
 
 
@@ -26,6 +27,14 @@ class Told(NamedTuple):
     told_ms: int
 
 
+_LOAD_BYTES: Final = BATCH_BYTES // BATCH_EVENTS
+
+
+def load_of(items: int, size: int) -> int:
+    """What a frame of so many events and bytes costs to take in, in events of ordinary size."""
+    return max(items, size // _LOAD_BYTES, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Staged:
     """A frame in flight as the sender remembers it; its bytes stay in the store."""
@@ -33,6 +42,7 @@ class Staged:
     no: int
     digest: bytes
     items: int  # how many events or records it carries: what an index in `rejected` may name
+    live: bool = False  # a frame that went ahead of a backlog (feature `live`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,11 @@ class StagedFrame:
 
     staged: Staged
     cbor: bytes
+
+    @property
+    def load(self) -> int:
+        """What it costs the peer to take in, in events."""
+        return load_of(self.staged.items, len(self.cbor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +96,7 @@ class Advanced:
     frames: tuple[StagedFrame, ...]  # every staged frame that the session did not know yet
     more: bool  # there is more to stage than there was room
     watermarks: tuple[WatermarkEntry, ...] | None = None  # where asked for and nothing is left to stage
+    live_after: int = 0  # log position up to which events went ahead of the backlog, or are left to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +135,14 @@ class Received:
     no: int
     digest: bytes
     content: Content
+
+    @property
+    def load(self) -> int:
+        """What it costs to take in, in events."""
+        match self.content:
+            case Batch(events=data) | Live(events=data) | Records(records=data):
+                return load_of(len(data), sum(map(len, data)))
+        return 1
 
 
 @dataclass(frozen=True, slots=True)

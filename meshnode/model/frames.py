@@ -24,6 +24,7 @@ MAC_BYTES: Final = 32
 
 FEATURE_DEFLATE: Final = "deflate"
 FEATURE_COVERING: Final = "covering"  # a table may be asked for without its history
+FEATURE_LIVE: Final = "live"
 WHAT_TABLE: Final = "table"
 WHAT_SITE: Final = "site"
 
@@ -144,6 +145,15 @@ class Batch(Frame, frozen=True, tag="batch"):
     events: list[bytes]
 
 
+class Live(Frame, frozen=True, tag="live"):
+    """The sender's own newest events, ahead of a backlog that brings them again in log order (feature `live`)."""
+
+    epoch: bytes
+    no: int
+    clock: dict[bytes, int]
+    events: list[bytes]
+
+
 class Records(Frame, frozen=True, tag="records"):
     """Vouches, roles and retirements."""
 
@@ -191,7 +201,7 @@ class Paired(Frame, frozen=True, tag="paired"):
 
 
 ControlFrame: TypeAlias = Introduce | Hello | Ack | Nak | Watermarks | Request | Bye
-EventFrame: TypeAlias = Open | Batch | Records | Answered
+EventFrame: TypeAlias = Open | Batch | Live | Records | Answered
 PairingFrame: TypeAlias = PairHello | PairOpen | Pair | Paired
 
 

@@ -116,7 +116,7 @@ def _covering_request(value: dict[str, Any]) -> frames.Request:
     return structs.replace(_request(value), covering=covering)
 
 
-_BATCH: Final = fields.struct(frames.Batch, {"epoch": _EPOCH, "no": _NUMBER, "clock": _CLOCK, "events": _events})
+_BATCH: Final[Mapping[str, Read]] = {"epoch": _EPOCH, "no": _NUMBER, "clock": _CLOCK, "events": _events}
 
 _CONTROL: Final[Mapping[str, Read]] = {
     "introduce": fields.struct(frames.Introduce, {"records": lambda value: tuple(fields.byte_strings(value))}),
@@ -141,7 +141,8 @@ _CONTROL: Final[Mapping[str, Read]] = {
 _CONTROL_COVERING: Final[Mapping[str, Read]] = {**_CONTROL, "request": _covering_request}
 _EVENTS: Final[Mapping[str, Read]] = {
     "open": fields.struct(frames.Open, {"epoch": _EPOCH, "next": _NUMBER}),
-    "batch": _BATCH,
+    "batch": fields.struct(frames.Batch, _BATCH),
+    "live": fields.struct(frames.Live, _BATCH),
     "records": fields.struct(frames.Records, {"epoch": _EPOCH, "no": _NUMBER, "records": fields.byte_strings}),
     "answered": fields.struct(frames.Answered, {"epoch": _EPOCH, "no": _NUMBER, "id": _REQUEST_ID}),
 }
@@ -169,6 +170,7 @@ _PAIRING: Final[Mapping[str, Read]] = {
         },
     ),
 }
+_FEATURE_OF: Final[Mapping[str, str]] = {"live": frames.FEATURE_LIVE}
 _BYTES_OF: Final[Mapping[str, int]] = {"hello": HELLO_BYTES, "introduce": INTRODUCE_BYTES}
 
 
@@ -240,6 +242,8 @@ def boot_in_untrusted(control: bytes) -> bytes | None:
 def decode_events_untrusted(data: bytes, features: frozenset[str] = NO_FEATURES) -> frames.EventFrame:
     """One frame of an event stream; `features` are those that both sides agreed on."""
     tag, value = _open(data, _EVENTS, EVENT_FRAME_ITEMS)
+    if tag in _FEATURE_OF and _FEATURE_OF[tag] not in features:
+        raise ProtocolError(f"{tag}: a frame of a feature that was not agreed")
     if tag == "batch" and frames.FEATURE_DEFLATE in features and "deflated" in value:
         _inflated(value)
     frame: frames.EventFrame = _read(tag, value, _EVENTS)

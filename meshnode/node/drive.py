@@ -15,7 +15,7 @@ from typing import Protocol
 
 from meshnode.engine.offer import Filter
 from meshnode.errors import CloseCode, CorruptStateError, MeshError, ProtocolError
-from meshnode.limits import HANDSHAKE_S
+from meshnode.limits import HANDSHAKE_S, UNCOMMITTED_BYTES
 from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
 from meshnode.model.frames import Hello, Request
 from meshnode.net.link import Link
@@ -165,9 +165,18 @@ class PeerDriver:
 
     def _control(self, data: bytes) -> None:
         self._carry_out(self.session.control_untrusted(data, self._now_ms()))
+        self._bound()
 
     def _events(self, data: bytes) -> None:
         self._carry_out(self.session.events_untrusted(data, self._now_ms()))
+        self._bound()
+
+    def _bound(self) -> None:
+        """Back-pressure: what is not on disk yet keeps the peer from sending more (profile §13)."""
+        if self.session.uncommitted_bytes > UNCOMMITTED_BYTES:
+            self.link.pause()
+        else:
+            self.link.resume()
 
     def _closed(self, code: CloseCode | None, reason: str, local: bool) -> None:
         for timer in (self._timer, self._deadline):
@@ -213,6 +222,7 @@ class PeerDriver:
         state = await self._jobs.open_link(self.peer)
         self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_S, self._greeting_due)
         self._carry_out(self.session.start(state, self._now_ms()))
+        self._bound()
 
     async def _work(self, effect: Effect) -> None:
         """One job or note: the store call, then the input that answers it."""
@@ -231,6 +241,7 @@ class PeerDriver:
     async def _commit(self, job: Commit) -> None:
         result = await self._jobs.receive(self.peer, job)
         self._carry_out(self.session.committed(result, self._now_ms()))
+        self._bound()
         if result is not None:
             self._hooks.committed(self, result)
 

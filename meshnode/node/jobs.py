@@ -1,4 +1,4 @@
-"""The store calls that links and pairing make, each one transaction on the writer thread (profile §8, §10)."""
+"""The store calls that links and pairing make: each is one transaction, in its peer's turn of the writer (§8, §10)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ from meshnode.model.scope import Scope
 from meshnode.node.storage import Storage
 from meshnode.store import peers
 from meshnode.store.database import Tx
+from meshnode.store.writer import OWN
 from meshnode.sync.effects import Advance, Commit, NewEpoch, Resend
 
 T = TypeVar("T")
+
+STRANGERS = b""  # the lane of joiners: all of them together have one turn
 
 
 class StoreJobs:
@@ -36,11 +39,12 @@ class StoreJobs:
 
     async def open_link(self, peer: bytes) -> LinkState:
         """What a new session starts from."""
-        return await self._run(lambda context: links.open_link(context, peer, PATH))
+        return await self._run(peer, lambda context: links.open_link(context, peer, PATH))
 
     async def advance(self, peer: bytes, job: Advance, offered: Filter) -> Advanced | None:
         """Settle acks and stage further frames."""
         return await self._run(
+            peer,
             lambda context: outbox.advance(
                 context,
                 peer,
@@ -52,22 +56,28 @@ class StoreJobs:
                 retry=job.retry,
                 watermarks=job.watermarks,
                 offered=offered,
-            )
+                batch=job.batch,
+                live_after=job.live_after,
+                live_room=job.live_room,
+            ),
         )
 
     async def resend(self, peer: bytes, job: Resend, offered: Filter) -> tuple[StagedFrame, ...] | None:
         """Staged frames again, byte for byte."""
         return await self._run(
-            lambda context: outbox.resend(context, peer, PATH, epoch=job.epoch, from_no=job.from_no, offered=offered)
+            peer,
+            lambda context: outbox.resend(context, peer, PATH, epoch=job.epoch, from_no=job.from_no, offered=offered),
         )
 
     async def open_epoch(self, peer: bytes, job: NewEpoch) -> OutboundStream | None:
         """Begin another epoch."""
-        return await self._run(lambda context: outbox.open_epoch(context, peer, PATH, expected=job.expected, at=job.at))
+        return await self._run(
+            peer, lambda context: outbox.open_epoch(context, peer, PATH, expected=job.expected, at=job.at)
+        )
 
     async def queue_answer(self, peer: bytes, request: Request) -> bool:
         """Queue what the peer asked for."""
-        return await self._run(lambda context: outbox.queue_answer(context, peer, PATH, request))
+        return await self._run(peer, lambda context: outbox.queue_answer(context, peer, PATH, request))
 
     async def receive(self, peer: bytes, job: Commit) -> Committed | None:
         """Verify off the event loop and off the writer, then commit (wall of two steps)."""
@@ -81,6 +91,7 @@ class StoreJobs:
             generation=snapshot.generation,
         )
         return await self._run(
+            peer,
             lambda context: inbox.receive(
                 context,
                 peer,
@@ -91,36 +102,37 @@ class StoreJobs:
                 scope=context.policy.scope,
                 checked=checked,
                 claims=job.claims,
-            )
+            ),
         )
 
     async def introduce(self, peer: bytes, public_key: bytes, shown: tuple[bytes, ...]) -> bool:
         """Keep the records that a site shows, if with ours they make it a member (profile §7)."""
         return await self._transact(
-            lambda context, tx: accept_introduction_untrusted(context, tx, shown, site=peer, public_key=public_key)
+            peer,
+            lambda context, tx: accept_introduction_untrusted(context, tx, shown, site=peer, public_key=public_key),
         )
 
     async def ask_own_history(self, peer: bytes) -> tuple[bytes, ...]:
         """This node was restored from an old copy: ask for its own events."""
-        return await self._run(lambda context: links.ask_own_history(context, peer, PATH))
+        return await self._run(peer, lambda context: links.ask_own_history(context, peer, PATH))
 
     async def outstanding(self, peer: bytes) -> tuple[bytes, ...]:
         """All that this node asks of a peer now."""
-        return await self._run(lambda context: links.outstanding_requests(context, peer, PATH))
+        return await self._run(peer, lambda context: links.outstanding_requests(context, peer, PATH))
 
     async def introduction(self) -> tuple[bytes, ...]:
         """The records that make this node a member."""
-        return await self._transact(lambda context, tx: tuple(introduction_of(context, tx, context.site)))
+        return await self._transact(OWN, lambda context, tx: tuple(introduction_of(context, tx, context.site)))
 
     # --- what is known of peers
 
     async def surface(self, kind: str, peer: bytes | None, text: str) -> None:
         """Store a notice."""
-        await self._transact(lambda context, tx: context.surface(tx, kind, peer, text))
+        await self._transact(peer, lambda context, tx: context.surface(tx, kind, peer, text))
 
     async def twin_seen(self, text: str) -> None:
         """Another copy of this node runs: keep that until its owner chose."""
-        await self._run(identity.twin_seen)
+        await self._run(OWN, identity.twin_seen)
         await self.surface("twin", None, text)
 
     async def surface_all(self, peer: bytes, noticed: Mapping[str, tuple[int, str]]) -> None:
@@ -130,7 +142,7 @@ class StoreJobs:
             for kind, (count, text) in noticed.items():
                 context.notices.add(kind, peer, "", text, count)
 
-        await self._transact(store)
+        await self._transact(peer, store)
 
     async def heard(self, peer: bytes, hello: Hello, clock_offset_ms: int) -> None:
         """Keep what a hello said."""
@@ -140,34 +152,34 @@ class StoreJobs:
             row = peers.PeerRow(peer, hello.name, hello.software, now_ms, clock_offset_ms)
             peers.heard(tx, row, Scope(tuple(hello.scope)))
 
-        await self._transact(store)
+        await self._transact(peer, store)
 
     async def told(self, peer: bytes, told: Mapping[GroupName, Told], *, anew: bool) -> None:
         """Keep what watermarks said."""
-        await self._transact(lambda context, tx: keep_told_untrusted(context, tx, peer, told, anew=anew))
+        await self._transact(peer, lambda context, tx: keep_told_untrusted(context, tx, peer, told, anew=anew))
 
     async def worked(self, site: bytes, address: str) -> None:
         """Keep an address that led to a member (profile §11)."""
-        await self._transact(lambda context, tx: peers.worked(tx, site, address, context.env.wall_ms()))
+        await self._transact(site, lambda context, tx: peers.worked(tx, site, address, context.env.wall_ms()))
 
     # --- the inviter's desk
 
     async def refusal(self, invite_id: bytes, public_key: bytes) -> CloseCode | None:
         """Why a joiner may not try this invite."""
-        return await self._transact(lambda context, tx: invites.refusal(context, tx, invite_id, public_key))
+        return await self._transact(STRANGERS, lambda context, tx: invites.refusal(context, tx, invite_id, public_key))
 
     async def settle(self, invite_id: bytes, proof: Proof, name: str) -> Admission | CloseCode:
         """Check the proof, consume the invite and vouch, at once."""
-        return await self._transact(lambda context, tx: invites.settle(context, tx, invite_id, proof, name))
+        return await self._transact(STRANGERS, lambda context, tx: invites.settle(context, tx, invite_id, proof, name))
 
     # --- how
 
-    async def _run(self, job: Callable[[Context], T]) -> T:
-        return await self._storage.write(lambda engine: job(engine.context))
+    async def _run(self, lane: bytes | None, job: Callable[[Context], T]) -> T:
+        return await self._storage.write(lambda engine: job(engine.context), lane)
 
-    async def _transact(self, job: Callable[[Context, Tx], T]) -> T:
+    async def _transact(self, lane: bytes | None, job: Callable[[Context, Tx], T]) -> T:
         def run(engine: Engine) -> T:
             context = engine.context
             return context.transact(lambda tx: job(context, tx))
 
-        return await self._storage.write(run)
+        return await self._storage.write(run, lane)

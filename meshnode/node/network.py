@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from meshnode.engine.policy import PolicyChange
 from meshnode.errors import CloseCode, MeshError, TransportError
-from meshnode.limits import INTRODUCE_BYTES
+from meshnode.limits import INTRODUCE_BYTES, LEAVING_LINKS
 from meshnode.model.delivery import Committed
-from meshnode.model.frames import FEATURE_COVERING, Hello
+from meshnode.model.frames import Hello
 from meshnode.model.membership import Membership
 from meshnode.model.pairing import NONCE_BYTES, Ends
 from meshnode.model.site import short_text
@@ -40,7 +40,7 @@ from meshnode.node.views import HOW_TO_CHOOSE
 from meshnode.store import invites, peers
 from meshnode.store.database import Tx
 from meshnode.sync.greeting import Greeting
-from meshnode.sync.session import Session
+from meshnode.sync.session import FEATURES, Session
 
 BOOT_BYTES = 8  # profile §8
 RECOVERY_S = 30.0  # seconds at most that a restored node waits for its own history before it authors again
@@ -223,13 +223,16 @@ class Network:
         if link.alpn == ALPN_PAIRING:
             self._spawn(self._pair(link, self._ceremony(link)))
             return
+        if sum(driver.peer == link.site for driver in self._leaving) >= LEAVING_LINKS:
+            link.close(CloseCode.LIMIT, "work of earlier links is still under way here")
+            return
         greeting = Greeting(
             site=self.settings.key.site,
             name=self.settings.name,
             software=self.settings.software,
             boot=self._boot,
             scope=self._storage.engine.context.policy.scope.patterns,
-            features=(FEATURE_COVERING,),
+            features=FEATURES,
             introduce=() if self._is_known_to(link.site) else self._introduction,
         )
         session = Session(greeting, link.site, admitted=link.admitted)

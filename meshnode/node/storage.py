@@ -24,7 +24,7 @@ from meshnode.store.database import Database, Tx
 from meshnode.store.notices import Notice
 from meshnode.store.reader import Reader
 from meshnode.store.schema import check_readable
-from meshnode.store.writer import writer_executor
+from meshnode.store.writer import OWN, Writer, writer_executor
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Storage:
         self._engine = engine
         self._reader = Reader(path, sqlite=sqlite3, immutable=engine is None and _stands_alone(path))
         self._readers: Executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="meshnode-reader")
-        self._writers: Executor | None = writer_executor() if engine is not None else None
+        self._writer: Writer | None = Writer(writer_executor()) if engine is not None else None
 
     @classmethod
     def open(cls, path: Path, key: SiteKey | None) -> Storage:
@@ -85,9 +85,9 @@ class Storage:
             with self._reader.snapshot() as tx:
                 return query(tx), tx.execute("PRAGMA schema_version").fetchone()[0]
 
-        result, version = await asyncio.wrap_future(_submitted(self._readers, run))
-        if self._engine is not None and self._writers is not None:
-            self._follow_schema(self._engine, self._writers, version)
+        result, version = await asyncio.wrap_future(_submitted(lambda: self._readers.submit(run)))
+        if self._engine is not None and self._writer is not None:
+            self._follow_schema(self._engine, self._writer, version)
         return result
 
     async def read_apart(self, query: Callable[[Tx], T]) -> T:
@@ -99,22 +99,25 @@ class Storage:
 
         return await asyncio.to_thread(run)
 
-    async def write(self, job: Callable[[Engine], T]) -> T:
-        """Run one job on the writer thread; what it committed is on disk when this returns."""
-        engine, writers = self.engine, self._writers
-        assert writers is not None
+    async def write(self, job: Callable[[Engine], T], lane: bytes | None = OWN) -> T:
+        """Run one job on the writer thread; what it committed is on disk when this returns.
+
+        `lane` is the site of the peer that it serves: peers take turns with each other and with this node's own work.
+        """
+        engine, writer = self.engine, self._writer
+        assert writer is not None
 
         def run() -> tuple[T, list[Notice]]:
             return job(engine), engine.context.take_surfaced()
 
         # A cancelled caller does not stop a job that runs: the database decides, and the bell rings all the same.
-        result, surfaced = await asyncio.shield(asyncio.wrap_future(_submitted(writers, run)))
-        self._follow_schema(engine, writers)
+        result, surfaced = await asyncio.shield(asyncio.wrap_future(_submitted(lambda: writer.submit(run, lane))))
+        self._follow_schema(engine, writer)
         self._notices.tell(surfaced)
         self.changed.ring()
         return result
 
-    def _follow_schema(self, engine: Engine, writers: Executor, version: int | None = None) -> None:
+    def _follow_schema(self, engine: Engine, writer: Writer, version: int | None = None) -> None:
         """Where the schema or the membership changed, bring the rows up to it, one step between the other jobs.
 
         `version` is the number of the schema that a reader saw: the writer looks by itself only when it has work.
@@ -136,11 +139,11 @@ class Storage:
                 logger.warning("rows do not follow the changed schema or membership for now: %s", error)
             with suppress(RuntimeError):  # the node was left meanwhile
                 if more:
-                    writers.submit(run)
+                    writer.submit(run)
                 loop.call_soon_threadsafe(self._followed, more, moved)
 
         with suppress(RuntimeError):
-            writers.submit(run)
+            writer.submit(run)
 
     def _followed(self, more: bool, moved: bool) -> None:
         self._following = more
@@ -155,9 +158,9 @@ class Storage:
         self._closing = True
         self._readers.shutdown()
         self._reader.close()
-        if self._writers is not None and self._engine is not None:
-            self._writers.submit(self._engine.close).result()
-            self._writers.shutdown()
+        if self._writer is not None and self._engine is not None:
+            self._writer.shutdown()
+            self._engine.close()
 
 
 def _stands_alone(path: Path) -> bool:
@@ -166,8 +169,8 @@ def _stands_alone(path: Path) -> bool:
     return not os.access(path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size)
 
 
-def _submitted(executor: Executor, run: Callable[[], T]) -> Future[T]:
+def _submitted(submit: Callable[[], Future[T]]) -> Future[T]:
     try:
-        return executor.submit(run)
+        return submit()
     except RuntimeError as error:  # what an executor says after its shutdown
         raise UsageError("this node was left: make another Node of its home to go on") from error

@@ -27,6 +27,7 @@ _KINDS: Final = {
     delivery.EVENTS_AGAIN: "events again",
     delivery.RECORDS_AGAIN: "records again",
     delivery.ANSWERED: "answered",
+    delivery.LIVE: "live events",
 }
 _ERRORS: Final = ("unreadable-state", "request-limit", "frontier-full")  # notices about the delivery to one peer
 

@@ -28,6 +28,7 @@ RECORDS: Final = 1  # record positions that follow the record cursor
 EVENTS_AGAIN: Final = 2  # events from the re-offer set
 RECORDS_AGAIN: Final = 3  # records from the re-offer set
 ANSWERED: Final = 4  # the id of a request of the peer
+LIVE: Final = 5  # own log positions ahead of the cursor, which comes by them later (feature `live`)
 
 
 class Reads(Protocol):
@@ -100,7 +101,7 @@ class StagedRow:
     @property
     def staged(self) -> Staged:
         """As a session remembers it."""
-        return Staged(self.no, self.digest, len(self.items.positions))
+        return Staged(self.no, self.digest, len(self.items.positions), self.items.kind == LIVE)
 
 
 def read_outbound(tx: Reads, stream: Stream) -> Outbound | None:
@@ -286,7 +287,7 @@ def unpack_items(stream: Stream, packed: object) -> Items:
     kind, body = (packed[0], packed[1:]) if type(packed) is bytes and packed else (-1, b"")
     if kind == ANSWERED and len(body) == REQUEST_ID_BYTES:
         return Items(kind, (), body)
-    if not 0 <= kind < ANSWERED or len(body) % 8:
+    if kind not in (EVENTS, RECORDS, EVENTS_AGAIN, RECORDS_AGAIN, LIVE) or len(body) % 8:
         stream.unreadable("the content of a staged frame")
     return Items(kind, struct.unpack(f">{len(body) // 8}Q", body))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from meshnode.codec.digest import blake3_256
@@ -27,17 +28,18 @@ class Offer:
     data: list[bytes]
     scanned_to: int
     exhausted: bool = False
+    most: int = BATCH_EVENTS
     _bytes: int = 0
 
     @classmethod
-    def after(cls, position: int) -> Offer:
-        """An empty one."""
-        return cls([], [], position)
+    def after(cls, position: int, most: int = BATCH_EVENTS) -> Offer:
+        """An empty one, for at most so many; fewer events may have that much fewer bytes."""
+        return cls([], [], position, most=most)
 
     def add(self, position: int, data: bytes) -> bool:
         """Take one more; False where it does not fit."""
         total = self._bytes + len(data)
-        if self.positions and (len(self.positions) >= BATCH_EVENTS or total > BATCH_BYTES):
+        if self.positions and (len(self.positions) >= self.most or total * BATCH_EVENTS > BATCH_BYTES * self.most):
             return False
         self.positions.append(position)
         self.data.append(data)
@@ -45,12 +47,12 @@ class Offer:
         return True
 
 
-def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed, last: int) -> Offer:
+def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed, last: int, most: int = BATCH_EVENTS) -> Offer:
     """The next events of the log that the peer gets: not its own, nothing unresolved, nothing that is filtered out.
 
     `last` is the last position given out. CorruptStateError at one that is gone though nobody removed it on purpose.
     """
-    offer = Offer.after(position)
+    offer = Offer.after(position, most)
     rows = tx.execute(
         "SELECT position, table_no, physical, id_prefix, CASE WHEN site_no = ? OR state = 2 THEN NULL ELSE event END"
         " FROM meshnode_log WHERE position > ? ORDER BY position LIMIT ?",
@@ -77,9 +79,9 @@ def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed, last: in
     return offer
 
 
-def events_at(tx: Tx, positions: Iterable[int], allowed: Allowed) -> tuple[Offer, list[int]]:
-    """Events to offer again, and the positions that are done with: staged, gone, or not for the peer any more."""
-    offer, done = Offer.after(0), []
+def events_at(tx: Tx, positions: Iterable[int], allowed: Allowed, most: int = BATCH_EVENTS) -> tuple[Offer, list[int]]:
+    """Events at these positions, and which are done with: staged, gone, or not for the peer any more."""
+    offer, done = Offer.after(0, most), []
     for position in positions:
         row = tx.execute(
             "SELECT table_no, physical, state, id_prefix, event FROM meshnode_log WHERE position = ?", (position,)
@@ -90,6 +92,16 @@ def events_at(tx: Tx, positions: Iterable[int], allowed: Allowed) -> tuple[Offer
             break
         done.append(position)
     return offer, done
+
+
+def newest_of(tx: Tx, site_no: int, after: int, limit: int) -> list[int]:
+    """The positions of a site's latest events, the last one first, down to `after`: at most `limit`."""
+    rows = tx.execute(
+        "SELECT position FROM meshnode_log WHERE site_no = ?"
+        " ORDER BY physical DESC, logical DESC, id_prefix DESC LIMIT ?",
+        (site_no, limit),
+    )
+    return [row[0] for row in takewhile(lambda row: row[0] > after, rows)]
 
 
 def records_after(tx: Tx, position: int) -> Offer:

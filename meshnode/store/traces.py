@@ -11,8 +11,9 @@ from typing import Final
 
 from meshnode.store import changes, meta
 from meshnode.store.database import Tx
-from meshnode.store.delivery import EVENTS, EVENTS_AGAIN, Stream, unpack_items
+from meshnode.store.delivery import Stream, unpack_items
 from meshnode.store.notices import OTHER_TABLES
+from meshnode.store.reoffers import EVENT, kind_of
 
 BLANKED = "(removed: a row was forgotten)"
 
@@ -58,7 +59,7 @@ def streams_in_flight(tx: Tx, positions: Container[int], key_bytes: bytes) -> li
     for site, site_no, path, packed, holds in found:
         stream = Stream(site, site_no, path)
         items = unpack_items(stream, packed)
-        if holds or (items.kind in (EVENTS, EVENTS_AGAIN) and any(each in positions for each in items.positions)):
+        if holds or (kind_of(items) == EVENT and any(each in positions for each in items.positions)):
             streams[stream.key] = stream
     return list(streams.values())
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from meshnode.errors import CloseCode
+from meshnode.limits import BATCH_EVENTS
 from meshnode.model.delivery import Adopt, Received, Settlement
 from meshnode.model.frames import Hello, Request, WatermarkEntry
 from meshnode.model.hlc import Hlc
@@ -35,7 +36,10 @@ class SendEvents:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Settle these acks and stage at most `room` further frames, in one transaction. Answer: `advanced`."""
+    """Settle these acks and stage at most `room` further frames of `batch` events, in one transaction.
+
+    Besides, at most `live_room` frames of events beyond `live_after`, ahead of the others. Answer: `advanced`.
+    """
 
     epoch: bytes
     settled: tuple[Settlement, ...]
@@ -43,6 +47,9 @@ class Advance:
     room: int
     retry: bool  # a new cycle: what the peer rejected is offered again
     watermarks: bool  # tell the watermarks if nothing is left to stage
+    batch: int = BATCH_EVENTS
+    live_after: int = 0
+    live_room: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from collections import deque
 
 from meshnode.codec.framing import frame
 from meshnode.errors import CloseCode, ProtocolError
-from meshnode.limits import STORED_ACK_WINDOWS, WINDOW_FRAMES
+from meshnode.limits import COMMIT_EVENTS, STORED_ACK_WINDOWS, WINDOW_FRAMES
 from meshnode.model.delivery import Adopt, Committed, Content, InboundStream, Received
-from meshnode.model.frames import Inbound, Nak, Open, encode_frame
+from meshnode.model.frames import Inbound, Live, Nak, Open, encode_frame
 from meshnode.sync.effects import Close, Commit, Effect, SendControl
 from meshnode.sync.watermarks import HeardWatermarks
 
@@ -27,6 +27,7 @@ class Receiver:
         self._last_digest = inbound.digest if inbound else None
         self._acks = {ack.no: ack for ack in inbound.acks} if inbound else {}
         self._unanswered: dict[int, bytes] = {}  # accepted and not committed: number to digest
+        self._sizes: dict[int, int] = {}  # of those, in bytes
         self._adopt: Adopt | None = None
         self._queue: deque[Received] = deque()
         self._gap: tuple[bytes, int] | None = None  # what the last nak said; there is one per gap
@@ -44,6 +45,16 @@ class Receiver:
         """The number of the next frame, 0 while no stream is open."""
         return self._next
 
+    @property
+    def uncommitted_bytes(self) -> int:
+        """What is held of frames that are not on disk."""
+        return sum(self._sizes.values())
+
+    def release(self) -> None:
+        """The link is over: nothing further is committed."""
+        self._queue.clear()
+        self._sizes.clear()
+
     def open_untrusted(self, opened: Open) -> None:
         """Another epoch becomes the current one; for the current epoch nothing changes."""
         if opened.next < 1:
@@ -54,11 +65,12 @@ class Receiver:
         # What is queued of the old epoch was not acknowledged: the sender stages it again in the new one.
         self._queue.clear()
         self._unanswered.clear()
+        self._sizes.clear()
         self._acks.clear()
         self._epoch, self._next = opened.epoch, opened.next
         self._adopt = Adopt(opened.epoch, opened.next, self._link)
 
-    def frame_untrusted(self, content: Content, digest: bytes) -> list[Effect]:
+    def frame_untrusted(self, content: Content, digest: bytes, size: int) -> list[Effect]:
         """Accept the next frame, answer a repeat with its stored ack, and anything else with one nak per gap."""
         if content.epoch != self._epoch:
             return self._nak(content.epoch, 0, "this epoch is not current")
@@ -70,21 +82,21 @@ class Receiver:
             raise ProtocolError(f"more than {WINDOW_FRAMES} frames without an ack", CloseCode.LIMIT)
         self._gap = None
         self._next += 1
-        self._unanswered[content.no] = digest
+        self._unanswered[content.no], self._sizes[content.no] = digest, size
         self._queue.append(Received(content.no, digest, content))
         return []
 
     def pump(self, heard: HeardWatermarks) -> list[Effect]:
-        """Everything that is queued, and the watermarks that count with it, as one job."""
+        """As much of what is queued as one transaction takes, and the watermarks that count with it."""
         if self._busy or self._epoch is None:
             return []
-        claims = heard.due(self._epoch, self._next)
-        if not (self._queue or self._adopt or claims):
+        frames = self._take()
+        claims = heard.due(self._epoch, self._next - len(self._queue))
+        if not (frames or self._adopt or claims):
             return []
         self._busy = True
-        job = Commit(self._adopt, self._epoch, tuple(self._queue), claims)
+        job = Commit(self._adopt, self._epoch, frames, claims)
         self._adopt = None
-        self._queue.clear()
         return [job]
 
     def committed(self, result: Committed | None) -> list[Effect]:
@@ -95,9 +107,21 @@ class Receiver:
         if result.epoch == self._epoch:
             for ack in result.acks:
                 self._unanswered.pop(ack.no, None)
+                self._sizes.pop(ack.no, None)
                 self._acks[ack.no] = ack
             self._forget_old_acks()
         return [SendControl(frame(ack.cbor)) for ack in result.acks]
+
+    def _take(self) -> tuple[Received, ...]:
+        """The next frames: one at least, then no more than others can wait for; a live one waits for none after it."""
+        frames: list[Received] = []
+        load = 0
+        while self._queue and (not frames or load + self._queue[0].load <= COMMIT_EVENTS):
+            frames.append(self._queue.popleft())
+            load += frames[-1].load
+            if isinstance(frames[-1].content, Live):
+                break
+        return tuple(frames)
 
     def _repeat(self, no: int, digest: bytes) -> list[Effect]:
         if no in self._unanswered:

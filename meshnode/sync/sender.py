@@ -11,10 +11,11 @@ from collections.abc import Iterable
 
 from meshnode.codec.framing import frame
 from meshnode.errors import CloseCode, ProtocolError
-from meshnode.limits import CYCLE_MS, GENESIS_REWIND_MS, REQUESTS_PER_PEER, WINDOW_FRAMES
+from meshnode.limits import CYCLE_MS, GENESIS_REWIND_MS, LIVE_FRAMES, REQUESTS_PER_PEER, WINDOW_FRAMES
 from meshnode.model.delivery import Advanced, OutboundStream, Replaced, Settlement, Staged, StagedFrame
 from meshnode.model.frames import Ack, Inbound, Nak, Open, Request, encode_frame
 from meshnode.sync.effects import Advance, Answer, Close, Effect, NewEpoch, Resend, RewindPoint, SendEvents
+from meshnode.sync.pace import Pace
 from meshnode.sync.resume import rewind_wait_ms, same_stream
 
 RETRY_MS = 1_000  # first pause before what was rejected twice is offered again; doubles up to a cycle
@@ -52,6 +53,7 @@ class Sender:
         self._resend_from: int | None = None
         self._requests: deque[Request] = deque()
         self._stage = False
+        self._fresh = False  # there may be something that goes ahead of the backlog
         self._lazy_at: int | None = None
         self._retry = False
         self._watermarks = False
@@ -62,6 +64,11 @@ class Sender:
         self._retry_at = 0
         self._retry_pause = 0
         self._cycle_at = 0
+        # How much may be in flight, and what goes ahead of it.
+        self._pace = Pace()
+        self._more = False  # there was more to stage than there was room
+        self._live = False  # the feature is agreed
+        self._live_after = 0
         # Whether jobs may start.
         self._busy = False
         self._greeted = False
@@ -103,15 +110,16 @@ class Sender:
         due = [self._cycle_at]
         if self._lazy_at is not None:
             due.append(self._lazy_at)
-        if self._watermarks and len(self._unsettled) < WINDOW_FRAMES:
+        if self._watermarks and self._room() > 0:
             due.append(self._watermarks_at)
         return min(due)
 
     # --- Inputs.
 
-    def greeted(self, inbound: Inbound | None, now_ms: int) -> list[Effect]:
+    def greeted(self, inbound: Inbound | None, now_ms: int, *, live: bool = False) -> list[Effect]:
         """The peer's hello was read: go on with the same epoch, or begin another one (profile §8, "Resuming")."""
         self._greeted = True
+        self._live = self._fresh = live
         self._peer_holds = inbound
         self._cycle_at = now_ms + CYCLE_MS
         return self._begin(now_ms)
@@ -135,9 +143,10 @@ class Sender:
             raise ProtocolError("an ack that rejects what the frame does not carry")
         self._unsettled.popleft()
         self._settled_no, self._settled_digest = ack.no, ack.digest
+        self._pace.settled(ack.no, now_ms, more=self._more)
         self._acks.append(Settlement(ack.no, ack.digest, tuple(ack.rejected)))
         self._reopened_at = None
-        if ack.rejected:
+        if ack.rejected and not oldest.live:  # else the backlog brings them again
             self._note_rejection(now_ms)
 
     def nak_untrusted(self, nak: Nak, now_ms: int) -> None:
@@ -164,6 +173,7 @@ class Sender:
         if self._rejected and self.idle and _due(self._retry_at, now_ms, CYCLE_MS):
             self._retry = True
         self._stage = True
+        self._fresh = self._live
         self._lazy_at = None
 
     def grew_by_peer(self, now_ms: int) -> None:
@@ -229,18 +239,20 @@ class Sender:
             self._reopen("settled", now_ms, forced=False)
         return not self._stopped or bool(self._acks)
 
-    def advanced(self, result: Advanced | None) -> list[Effect]:
+    def advanced(self, result: Advanced | None, now_ms: int) -> list[Effect]:
         """Send what was staged; None means that the stored epoch is another link's."""
         self._busy = False
         if result is None:
             return [_ANOTHER_LINK]
         self._forget_settled(result.settled_no)
+        self._more = result.more
         self._stage = self._stage or result.more
+        self._live_after = result.live_after
         self._watermarks = self._watermarks or (self._watermarks_asked and result.watermarks is None)
         fresh = self._learn(result.frames)
         if self._opening is not None or self._resend_from is not None or self._held:
             return []  # they go out with the resend, or are discarded
-        return [SendEvents(frame(each.cbor)) for each in fresh]
+        return self._send(fresh, now_ms)
 
     def resent(self, frames: tuple[StagedFrame, ...] | None, now_ms: int) -> list[Effect]:
         """Send staged frames again; None means that their filter is no longer the current one: discard them."""
@@ -251,7 +263,7 @@ class Sender:
         self._learn(frames)
         if self._opening is not None or self._held:
             return []
-        return [SendEvents(frame(each.cbor)) for each in frames if each.staged.no > self._settled_no]
+        return self._send([each for each in frames if each.staged.no > self._settled_no], now_ms)
 
     def epoch_opened(self, outbound: OutboundStream | None) -> list[Effect]:
         """A new epoch is on disk: open it at the peer and stage."""
@@ -266,6 +278,8 @@ class Sender:
         self._opening = None
         self._resend_from = None
         self._stage = self._retry = True
+        self._live_after, self._fresh = 0, self._live
+        self._pace.forget_all()
         return [] if self._held else [self._open_frame()]
 
     def answer_stored(self) -> None:
@@ -281,6 +295,9 @@ class Sender:
         if self._stopped or self._held:
             return []
         if self._epoch is not None and (self._opened or self._same_stream()):
+            if not self._live and any(each.live for each in self._unsettled):
+                self._reopen("settled", now_ms, forced=False)  # the peer does not know such frames any more
+                return []
             self._resend_from = self._settled_no + 1 if self._unsettled else None
             return [self._open_frame()]
         self._reopen("genesis", now_ms)
@@ -319,18 +336,42 @@ class Sender:
             return Resend(self._epoch, first)
         if self._requests:
             return Answer(self._requests.popleft())
-        room = WINDOW_FRAMES - len(self._unsettled)
+        room, live_room = self._room(), self._live_room()
         told = self._watermarks and _due(self._watermarks_at, now_ms, WATERMARKS_MS)
-        if self._acks or (room > 0 and (told or self._stage)):
-            return self._advance(now_ms, room)
+        if self._acks or (room > 0 and (told or self._stage)) or (live_room > 0 and self._fresh):
+            return self._advance(now_ms, room, live_room)
         return None
 
-    def _advance(self, now_ms: int, room: int) -> Effect | None:
+    def _room(self) -> int:
+        """How many frames may follow what is in flight; where live ones may come, some of the window is theirs."""
+        live = sum(each.live for each in self._unsettled)
+        window = WINDOW_FRAMES - len(self._unsettled) - (max(LIVE_FRAMES - live, 0) if self._live else 0)
+        return max(min(window, self._pace.room), 0)
+
+    def _live_room(self) -> int:
+        """How many frames may go ahead of the backlog."""
+        if not self._live:
+            return 0
+        live = sum(each.live for each in self._unsettled)
+        return min(LIVE_FRAMES - live, WINDOW_FRAMES - len(self._unsettled))
+
+    def _advance(self, now_ms: int, room: int, live_room: int = 0) -> Effect | None:
         if self._epoch is None:
             return None
         watermarks = self._watermarks and room > 0 and _due(self._watermarks_at, now_ms, WATERMARKS_MS)
-        job = Advance(self._epoch, tuple(self._acks), self._known_no, room, self._retry and room > 0, watermarks)
+        job = Advance(
+            self._epoch,
+            tuple(self._acks),
+            self._known_no,
+            room,
+            self._retry and room > 0,
+            watermarks,
+            self._pace.events,
+            self._live_after,
+            live_room,
+        )
         self._acks.clear()
+        self._fresh = self._fresh and not live_room
         if room > 0:
             self._stage = self._retry = False
             self._rejected = self._rejected and not job.retry
@@ -365,6 +406,13 @@ class Sender:
         self._opened = True
         return SendEvents(frame(encode_frame(Open(epoch=self._epoch, next=self._settled_no + 1))))
 
+    def _send(self, frames: Iterable[StagedFrame], now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for each in frames:
+            self._pace.sent(each.staged.no, each.load, now_ms)
+            effects.append(SendEvents(frame(each.cbor)))
+        return effects
+
     def _take(self, outbound: OutboundStream) -> None:
         self._epoch = outbound.epoch
         self._settled_no = outbound.settled_no
@@ -389,3 +437,4 @@ class Sender:
         while self._unsettled and self._unsettled[0].no <= settled_no:
             gone = self._unsettled.popleft()
             self._settled_no, self._settled_digest = gone.no, gone.digest
+            self._pace.forget(gone.no)

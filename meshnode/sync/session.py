@@ -36,7 +36,7 @@ What a driver does (the node's link does it over QUIC, `tests/support/pair.py` o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from meshnode.codec.framing import FrameReader, frame
 from meshnode.errors import CloseCode, ProtocolError
@@ -44,6 +44,7 @@ from meshnode.limits import FRAME_BYTES, HELLO_BYTES, INTRODUCE_BYTES, WINDOW_FR
 from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
 from meshnode.model.frames import (
     FEATURE_COVERING,
+    FEATURE_LIVE,
     Ack,
     Bye,
     Frame,
@@ -74,6 +75,9 @@ from meshnode.sync.receiver import Receiver
 from meshnode.sync.resume import holds_more
 from meshnode.sync.sender import Sender
 from meshnode.sync.watermarks import HeardWatermarks, ToldWatermarks
+
+FEATURES: Final = (FEATURE_COVERING, FEATURE_LIVE)
+"""What a node offers beyond the plain profile (profile §8, `features`)."""
 
 _Work: TypeAlias = Callable[[], list[Effect]]
 
@@ -127,6 +131,11 @@ class Session:
     def next_inbound(self) -> int:
         """The number of the peer's next frame, 0 while it opened no stream."""
         return self._receiver.next_no
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """What is held of the peer's event stream and not on disk: the driver lets no more come beyond a bound."""
+        return self._receiver.uncommitted_bytes + sum(map(len, self._early_events))
 
     @property
     def peer_watermarks(self) -> dict[GroupName, Told]:
@@ -183,7 +192,7 @@ class Session:
         """Say why we leave, and leave."""
         if self._dead:
             return []
-        self._dead = True
+        self._die()
         farewell: list[Effect] = [_control(Bye(code=int(code), reason=label(reason)))] if self.hello else []
         return [*farewell, Close(code, reason)]
 
@@ -229,7 +238,7 @@ class Session:
 
     def advanced(self, result: Advanced | None, now_ms: int) -> list[Effect]:
         """Answer to `Advance`."""
-        return self._guarded(lambda: self._advanced(result), now_ms)
+        return self._guarded(lambda: self._advanced(result, now_ms), now_ms)
 
     def resent(self, frames: tuple[StagedFrame, ...] | None, now_ms: int) -> list[Effect]:
         """Answer to `Resend`; None: what is staged is not what the peer may get any more."""
@@ -330,7 +339,8 @@ class Session:
             effects.append(RolledBack(None))
         effects.extend(self._ask(self._requested))
         effects.extend(self.requests(self._state.requests, now_ms))
-        effects.extend(self._sending().greeted(hello.inbound, now_ms))
+        live = FEATURE_LIVE in self._features
+        effects.extend(self._sending().greeted(hello.inbound, now_ms, live=live))
         self._sending().want_watermarks()
         early, self._early_events = self._early_events, []
         return effects + self._event_frames_untrusted(early)
@@ -367,7 +377,7 @@ class Session:
         if isinstance(message, Open):
             self._receiver.open_untrusted(message)
             return []
-        return self._receiver.frame_untrusted(message, digest(cbor))
+        return self._receiver.frame_untrusted(message, digest(cbor), len(cbor))
 
     # --- The rest.
 
@@ -378,8 +388,8 @@ class Session:
             effects.append(RolledBack(result.own_ahead))
         return effects
 
-    def _advanced(self, result: Advanced | None) -> list[Effect]:
-        effects = self._sending().advanced(result)
+    def _advanced(self, result: Advanced | None, now_ms: int) -> list[Effect]:
+        effects = self._sending().advanced(result, now_ms)
         if not self._sending().stands_still:
             self.stopped = ""
         if result is not None and result.watermarks is not None:
@@ -408,7 +418,7 @@ class Session:
         except ProtocolError as error:
             effects = self._end(error)
         if any(isinstance(effect, Close) for effect in effects):
-            self._dead = True
+            self._die()
             # Acks that matched before the peer broke the protocol are lost with the link: it sends them again.
             return effects
         if self._leaving or self._sender is None:
@@ -426,5 +436,13 @@ class Session:
             yield RolledBack(ahead)
 
     def _end(self, error: ProtocolError) -> list[Effect]:
-        self._dead = True
+        self._die()
         return [Close(error.code, label(str(error)))]
+
+    def _die(self) -> None:
+        """Jobs under way may keep a dead session for long: of what the peer sent it keeps nothing."""
+        self._dead = True
+        self._early_control.clear()
+        self._early_events.clear()
+        self._control, self._events = FrameReader(), FrameReader()
+        self._receiver.release()

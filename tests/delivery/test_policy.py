@@ -356,6 +356,7 @@ def test_a_request_is_answered_a_bounded_step_at_a_time(
 ) -> None:
     monkeypatch.setattr(offers, "SCAN_ROWS", 4)
     left, right = pair
+    right.features = ()  # every position is asked for
     right.classify(TableClass.PRIVATE)
     for number in range(30):
         left.write(f"n{number}", "x")
@@ -392,7 +393,7 @@ def watermarks_told(wire: Wire) -> set[tuple[str, str]]:
     told = set()
     for effect in wire.left.effects:
         if isinstance(effect, SendControl):
-            message = decode_control_untrusted(effect.data[4:])
+            message = decode_control_untrusted(effect.data[4:], frozenset({FEATURE_COVERING}))
             if isinstance(message, Watermarks):
                 told |= {(entry.schema, entry.table) for entry in message.entries}
     return told

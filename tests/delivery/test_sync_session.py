@@ -12,7 +12,17 @@ import pytest
 from meshnode.codec import cbor
 from meshnode.codec.framing import FrameReader, frame
 from meshnode.errors import CloseCode
-from meshnode.limits import CYCLE_MS, GENESIS_REWIND_MS, REQUESTS_PER_PEER, SKEW_MS, WINDOW_FRAMES
+from meshnode.limits import (
+    BATCH_BYTES,
+    BATCH_EVENTS,
+    COMMIT_EVENTS,
+    CYCLE_MS,
+    GENESIS_REWIND_MS,
+    LIVE_FRAMES,
+    REQUESTS_PER_PEER,
+    SKEW_MS,
+    WINDOW_FRAMES,
+)
 from meshnode.model.delivery import (
     Adopt,
     Advanced,
@@ -35,6 +45,7 @@ from meshnode.model.frames import (
     Hello,
     Inbound,
     Introduce,
+    Live,
     Nak,
     Open,
     Request,
@@ -587,6 +598,65 @@ def test_frames_are_committed_in_order_and_acknowledged_only_then() -> None:
     assert [each.no for each in job.frames] == [2, 3]
 
 
+def test_a_transaction_takes_no_more_than_others_can_wait_for() -> None:
+    session = receiving()
+    third, whole = COMMIT_EVENTS // 3, COMMIT_EVENTS + 1
+    sizes = (third, third, third, third, whole, 1, 1, 1)
+    entry = WatermarkEntry(PEER, "main", "notes", NOW, 1)
+    session.control_untrusted(wire(Watermarks(after=After(PEER_EPOCH, 4), entries=(entry,))), NOW)
+    frames = [batch(no, events=(b"x",) * size) for no, size in enumerate(sizes, 1)]
+    effects = session.events_untrusted(wire(Open(epoch=PEER_EPOCH, next=1)) + b"".join(frames), NOW)
+    taken: list[list[int]] = []
+    claimed: list[int] = []
+    while effects:
+        job = only(Commit, effects)
+        taken.append([each.no for each in job.frames])
+        if job.claims:
+            claimed.append(job.frames[-1].no)
+        effects = session.committed(committed(*taken[-1]), NOW)
+        effects = [each for each in effects if isinstance(each, Commit)]
+    assert taken == [[1, 2, 3], [4], [5], [6, 7, 8]]
+    assert claimed == [4], "a claim counts once every frame before it is committed, and no sooner"
+
+
+def test_what_is_not_on_disk_is_counted_and_a_session_that_ended_keeps_none_of_it() -> None:
+    session = Session(GREETING, PEER)
+    session.start(LinkState(None, None), NOW)
+    frames = [batch(no, events=(b"x" * 1_000,)) for no in (1, 2, 3)]
+    session.events_untrusted(wire(Open(epoch=PEER_EPOCH, next=1)) + frames[0], NOW)
+    assert session.uncommitted_bytes > 1_000, "what overtook the hello counts too"
+    session.control_untrusted(hello(), NOW)
+    session.events_untrusted(frames[1] + frames[2] + frames[2], NOW)
+    assert session.uncommitted_bytes == sum(map(len, frames)) - 3 * 4  # without the length prefixes
+    session.committed(replace(committed(1), acks=(StoredAck(1, digest(frames[0][4:]), b"\xa0"),)), NOW)
+    assert session.uncommitted_bytes == sum(map(len, frames[1:])) - 2 * 4
+    session.events_untrusted(wire(Open(epoch=NEXT_EPOCH, next=1)), NOW)
+    assert session.uncommitted_bytes == 0
+    session.events_untrusted(batch(1, NEXT_EPOCH), NOW)
+    session.goodbye(CloseCode.DONE, "")
+    assert session.uncommitted_bytes == 0
+    early = Session(GREETING, PEER)
+    early.start(LinkState(None, None), NOW)
+    early.events_untrusted(frames[0], NOW)
+    early.goodbye(CloseCode.DONE, "")
+    assert early.uncommitted_bytes == 0
+
+
+def test_a_live_frame_is_the_last_one_of_its_transaction() -> None:
+    session = live_session()
+    ahead = wire(Live(epoch=PEER_EPOCH, no=2, clock={}, events=[b"x"]))
+    frames = wire(Open(epoch=PEER_EPOCH, next=1)) + batch(1) + ahead + batch(3) + batch(4)
+    assert [each.no for each in only(Commit, session.events_untrusted(frames, NOW)).frames] == [1, 2]
+    assert [each.no for each in only(Commit, session.committed(committed(1, 2), NOW)).frames] == [3, 4]
+
+
+def test_large_events_count_for_many_in_a_transaction() -> None:
+    session = receiving()
+    large = b"x" * (BATCH_BYTES // BATCH_EVENTS * COMMIT_EVENTS)
+    frames = wire(Open(epoch=PEER_EPOCH, next=1)) + batch(1, events=(large,)) + batch(2)
+    assert [each.no for each in only(Commit, session.events_untrusted(frames, NOW)).frames] == [1]
+
+
 def test_a_repeat_is_answered_with_the_stored_ack_byte_for_byte() -> None:
     session = receiving(InboundStream(PEER_EPOCH, 3, stored(2).digest, (stored(1), stored(2))))
     assert session.events_untrusted(batch(1), NOW) == [SendControl(frame(stored(1).cbor))]
@@ -683,6 +753,46 @@ def test_what_the_peer_brought_is_looked_at_again_a_little_later() -> None:
     assert due is not None
     assert NOW < due < NOW + CYCLE_MS
     assert len(jobs(session.timer(due))) == 1
+
+
+def live_session(*frames: StagedFrame) -> Session:
+    """As `resumed`, the feature `live` agreed; what goes ahead was looked for once."""
+    session = Session(replace(GREETING, features=("live",)), PEER)
+    state = LinkState(OutboundStream(EPOCH, 0, b"", tuple(each.staged for each in frames), 0), None)
+    session.start(state, NOW)
+    session.control_untrusted(hello(inbound=Inbound(EPOCH, 1, b""), features=("live",)), NOW)
+    if frames:
+        session.resent(frames, NOW)
+    session.advanced(Advanced(0, (), False, (), 7), NOW)
+    return session
+
+
+def test_a_full_window_leaves_room_for_what_goes_ahead_of_it() -> None:
+    frames = [staged(no) for no in range(1, WINDOW_FRAMES - LIVE_FRAMES + 1)]
+    session = live_session(*frames)
+    job = only(Advance, session.log_grew(NOW))
+    assert (job.room, job.live_room, job.live_after) == (0, LIVE_FRAMES, 7)
+    ahead = [replace(each, staged=replace(each.staged, live=True)) for each in map(staged, (7, 8))]
+    assert len(sent_events(session.advanced(Advanced(0, tuple(ahead), True, None, 9), NOW))) == LIVE_FRAMES
+    assert jobs(session.log_grew(NOW)) == [], "the window is full"
+    job = only(Advance, session.control_untrusted(ack(frames[0]), NOW))
+    assert (job.room, job.live_room, job.live_after) == (1, 0, 9), "neither takes the other's part of the window"
+
+
+def test_what_went_ahead_and_was_rejected_is_not_offered_again_by_a_cycle() -> None:
+    first = staged(1)
+    ahead = replace(first, staged=replace(first.staged, live=True))
+    session = live_session(ahead)
+    session.control_untrusted(ack(ahead, rejected=(0,)), NOW)
+    session.advanced(Advanced(1, (), False), NOW)
+    assert not only(Advance, session.log_grew(NOW)).retry
+
+
+def test_a_new_epoch_looks_for_what_goes_ahead_from_the_beginning() -> None:
+    session = live_session(staged(1))
+    session.policy_changed(NOW, widened=True)
+    job = only(Advance, session.epoch_opened(OutboundStream(NEXT_EPOCH, 0, b"", (), 0), NOW))
+    assert (job.live_after, job.live_room) == (0, LIVE_FRAMES)
 
 
 def test_labels_are_cut_to_what_a_frame_may_carry() -> None:

@@ -18,9 +18,9 @@ async def test_a_flood_of_requests_is_a_few_writes_and_one_notice(tmp_path: Path
         written: list[object] = []
         write = here.node.storage.write
 
-        async def counting(job):  # type: ignore[no-untyped-def]
+        async def counting(job, lane=None):  # type: ignore[no-untyped-def]
             written.append(job)
-            return await write(job)
+            return await write(job, lane)
 
         async with peer.greeted(here.port) as link:
             await link.took_until("records")

@@ -14,7 +14,7 @@ from meshnode.errors import EnvelopeError
 from meshnode.limits import NOTICE_ROWS, REQUESTS_PER_PEER, STORED_ACK_WINDOWS, WINDOW_FRAMES
 from meshnode.model.delivery import PATH
 from meshnode.model.event import CONTENT_TYPE, Event
-from meshnode.model.frames import Batch, Records
+from meshnode.model.frames import Batch, Live, Records
 from meshnode.model.hlc import Hlc
 from meshnode.model.record import Vouch, parse_record_untrusted, split_record_untrusted
 from meshnode.store import delivery, inbound
@@ -350,7 +350,7 @@ class RecordsFirst(Checker):
             if isinstance(frame.content, Records):
                 for record in frame.content.records:
                     self._learn(node, record)
-            elif isinstance(frame.content, Batch):
+            elif isinstance(frame.content, Batch | Live):
                 for data in frame.content.events:
                     self._check(node, side.peer, data)
 

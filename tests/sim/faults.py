@@ -33,9 +33,9 @@ def ack_before_commit() -> Iterator[None]:
     """The receiver acknowledges a frame when it accepts it."""
     accept = Receiver.frame_untrusted
 
-    def acknowledge(self: Receiver, content: Content, digest: bytes) -> list[Effect]:
+    def acknowledge(self: Receiver, content: Content, digest: bytes, size: int) -> list[Effect]:
         before = self.next_no
-        effects = accept(self, content, digest)
+        effects = accept(self, content, digest, size)
         if self.next_no == before:
             return effects
         ack = Ack(epoch=content.epoch, no=content.no, digest=digest, hlc=ZERO, rejected=(), held=0, dropped=0)
@@ -50,8 +50,8 @@ def cursor_before_ack() -> Iterator[None]:
     """The sender settles what it has sent."""
     advanced = Sender.advanced
 
-    def settle(self: Sender, result: Any) -> list[Effect]:
-        effects = advanced(self, result)
+    def settle(self: Sender, result: Any, now_ms: int) -> list[Effect]:
+        effects = advanced(self, result, now_ms)
         while self._unsettled:
             sent = self._unsettled.popleft()
             self._settled_no, self._settled_digest = sent.no, sent.digest

@@ -22,7 +22,7 @@ from meshnode.errors import CloseCode, MeshError
 from meshnode.limits import INTRODUCE_BYTES
 from meshnode.model.delivery import Committed
 from meshnode.model.event import Event
-from meshnode.model.frames import Batch
+from meshnode.model.frames import Batch, Live
 from meshnode.model.policy import Policy
 from meshnode.store.database import Database
 from meshnode.store.delivery import Stream
@@ -43,7 +43,7 @@ def _events_in(job: Job | None) -> int:
     """How many events a job is given to apply."""
     if not isinstance(job, Commit):
         return 0
-    return sum(len(frame.content.events) for frame in job.frames if isinstance(frame.content, Batch))
+    return sum(len(frame.content.events) for frame in job.frames if isinstance(frame.content, Batch | Live))
 
 
 class Died(BaseException):

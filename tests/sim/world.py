@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from meshnode.model.frames import FEATURE_COVERING
+from meshnode.sync.session import FEATURES
 from sim.chance import Chance
 from sim.checkers import CHECKERS
 from sim.hostile import Hostile
@@ -117,7 +118,7 @@ class World:
     @property
     def features(self) -> tuple[str, ...]:
         """What every honest member lists."""
-        return () if self.plan.keeps_history else (FEATURE_COVERING,)
+        return tuple(each for each in FEATURES if each != FEATURE_COVERING or not self.plan.keeps_history)
 
     def features_of(self, chance: Chance) -> list[str]:
         """Features that somebody lists."""

@@ -129,9 +129,11 @@ class Process:
             stderr=asyncio.subprocess.PIPE,
             env={**environment, "PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "1"},
         )
+        self.pid = 0
         assert self._process.stderr is not None
+        line = b""  # what it said before it was killed counts for nothing
         async with asyncio.timeout(PATIENCE_S):
-            while "is up on" not in (self.said or [""])[-1]:
+            while b"is up on" not in line:
                 line = await self._process.stderr.readline()
                 assert line, f"the node ended while it was starting: {self.said}"
                 self.said.append(line.decode().strip())

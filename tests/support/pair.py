@@ -44,7 +44,7 @@ from meshnode.sync.effects import (
     SendEvents,
 )
 from meshnode.sync.greeting import Greeting
-from meshnode.sync.session import Session
+from meshnode.sync.session import FEATURES, Session
 from support.mesh_context import TestTime
 from support.records import FOUNDER, MESH_ID, founding, site_key, vouch
 from support.store_jobs import Job, Lane, run_job
@@ -63,8 +63,8 @@ class Node:
         self.folder, self.number, self.time = folder, number, time
         self.key: SiteKey = site_key(number)
         self.ends: list[End] = []
+        self.features: tuple[str, ...] = FEATURES
         self.notices: list[Notice] = []
-        self.features: tuple[str, ...] = ()
         self.fuse: int | None = None  # statements until the process dies
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "meshnode.db"

@@ -72,6 +72,9 @@ def _send_job(lane: Lane, job: Advance | Resend | NewEpoch | Answer) -> Reply:
                 retry=job.retry,
                 watermarks=job.watermarks,
                 offered=offered,
+                batch=job.batch,
+                live_after=job.live_after,
+                live_room=job.live_room,
             )
             return lambda session, now_ms: session.advanced(advanced, now_ms)
         case Resend():
