@@ -8,7 +8,7 @@ from meshnode.engine.context import Context
 from meshnode.limits import REQUESTS_PER_PEER
 from meshnode.model.frames import REQUEST_ID_BYTES, WHAT_SITE, WHAT_TABLE, Request, encode_frame
 from meshnode.model.scope import WILDCARD
-from meshnode.store import history
+from meshnode.store import history, watermarks
 from meshnode.store.database import Tx
 from meshnode.store.inbound import read_request
 
@@ -16,15 +16,18 @@ from meshnode.store.inbound import read_request
 def ask_anew(context: Context, tx: Tx, tables: Sequence[tuple[str, str]], *, covering: bool) -> int:
     """Ask whoever ever sent anything for these tables, whatever was asked before; returns how many are asked.
 
-    `covering`: what the rows' states need is enough, their history is not wanted. An earlier request for the same table
-    may be half answered with what was passed over here, so it is replaced. A peer that never sent anything starts at
-    genesis anyway. For more tables than one peer need remember, one for everything.
+    `covering`: what the rows' states need is enough, their history is not wanted; what was rejected before comes only
+    if it is needed, so it is not waited for any more. An earlier request for the same table may be half answered with
+    what was passed over here, so it is replaced. A peer that never sent anything starts at genesis anyway. For more
+    tables than one peer need remember, one for everything.
     """
     peers = history.peers_that_sent(tx) if tables else []
     if len(tables) > REQUESTS_PER_PEER // 2:
         tables = [(WILDCARD, WILDCARD)]
     for schema, table in tables:
         withdraw(tx, schema, table)
+        if covering:
+            watermarks.begin_anew(tx, schema, table)
         for peer_no in peers:
             request = table_request(context, schema, table, covering=covering)
             history.add_request(tx, request.id, peer_no, encode_frame(request))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from meshnode.model.hlc import ZERO, Hlc
+from meshnode.model.scope import WILDCARD
 from meshnode.store import held
 from meshnode.store.database import Tx
 from meshnode.store.u64 import from_sql, to_sql
@@ -80,6 +81,13 @@ class Group:
             self.changed = True
         if self.rejected_high is not None and is_void(self.rejected_high):
             self.rejected_high = None
+            self.changed = True
+
+    def begin_anew(self) -> None:
+        """All of it is asked for again: nothing rejected is waited for, and what was reached so far was not whole."""
+        if self.is_open:
+            self.rejected_low = self.rejected_high = None
+            self.reached = self.applied
             self.changed = True
 
     def advance(self, *, held: bool) -> None:
@@ -169,6 +177,16 @@ def advance_table(tx: Tx, table_no: int) -> None:
 def advance_site(tx: Tx, site_no: int) -> None:
     """Rejected events of the site are not waited for any more: claim what its groups had reached meanwhile."""
     _advance(tx, of_site(tx, site_no))
+
+
+def begin_anew(tx: Tx, schema: str, name: str) -> None:
+    """The groups of a table, `*` for every name, are asked for again."""
+    named = "SELECT no FROM meshnode_tables WHERE ? IN (?, schema) AND ? IN (?, name)"
+    rows = tx.execute(f"{_SELECT} WHERE table_no IN ({named})", (schema, WILDCARD, name, WILDCARD)).fetchall()
+    groups = [_group(row) for row in rows]
+    for group in groups:
+        group.begin_anew()
+    save(tx, [group for group in groups if group.changed])
 
 
 def _group(row: Sequence[Any]) -> Group:
