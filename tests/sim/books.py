@@ -127,7 +127,7 @@ class Books:
         """
         below = self.unseen.get(event.data, frozenset())
         return any(
-            event.hlc < other.hlc <= claimed
+            event.hlc <= other.hlc <= claimed  # equal where its clock is behind: two events under one (profile §4)
             and other.table == event.table
             and (other.data in below or event.data in self.unseen.get(other.data, ()))
             for other in self.authored[event.site]
