@@ -94,7 +94,8 @@ class Convergence(Checker):
                 lost = event.data in books.at_risk and event.data not in held
                 if lost and newest is not None and event.hlc < newest and event.data not in promised:
                     holders = [node for node in nodes if event.data in books.held[node.number].events]
-                    reached = self.world.network.reached(nodes, holders, without=author)
+                    others = [node for node in nodes if node is not author]
+                    reached = self.world.network.reached(others, holders, through=others)
                     for node in nodes:
                         if node.number not in reached:
                             unknown[node.number].add(event.data)
