@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sim.world import World
 
 
-_EVENTS: Final = (delivery.EVENTS, delivery.EVENTS_AGAIN)
+_EVENTS: Final = (delivery.EVENTS, delivery.EVENTS_AGAIN, delivery.LIVE)
 
 
 def stream_between(sender: Node, receiver: Host) -> Stream | None:

@@ -6,6 +6,7 @@ The process may die before any effect and between any two; nothing here is remem
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from support.store_jobs import Job, Lane, Reply, run_job
@@ -17,6 +18,7 @@ from meshnode.errors import CloseCode, MeshError, ProtocolError
 from meshnode.limits import INTRODUCE_S
 from meshnode.model.delivery import PATH, Committed
 from meshnode.sync.effects import (
+    Advance,
     Close,
     Commit,
     Effect,
@@ -123,7 +125,7 @@ class End:
                 case RolledBack(claimed):
                     self._rolled_back(claimed)
                 case _:
-                    self._do(effect)
+                    self._do(self._sized(effect))
         self._set_timer()
 
     def _start(self) -> None:
@@ -152,6 +154,12 @@ class End:
                 self.process.committed(self, committed)
 
         self._submit(type(job).__name__, lambda: run_job(lane, job, checked), done, job)
+
+    def _sized(self, job: Job) -> Job:
+        """A job that stages, with frames of the run's size."""
+        if isinstance(job, Advance):
+            return replace(job, batch=min(job.batch, self.process.node.world.plan.batch_events))
+        return job
 
     def _greeted(self, hello: PeerHello) -> None:
         self.lane = Lane(self.process.context, self.peer.site, Filter(hello.scope))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from meshnode.limits import BATCH_EVENTS, LIVE_BACKLOG
 from sim.chance import Chance
 from sim.network import Direction, Weather
 from sim.schedule import MS, SECOND
@@ -47,6 +48,8 @@ class Plan:
     job_us: int  # mean time of a job on the writer
     sync_us: int  # mean time until what it committed is on the disk
     event_us: int = 0  # what each event of a batch adds to that
+    batch_events: int = BATCH_EVENTS  # what a frame holds at most: small ones make a long way of a short log
+    live_backlog: int = LIVE_BACKLOG  # positions ahead of a cursor from which own new events go ahead of them
     trouble: tuple[tuple[str, int], ...]  # what goes wrong, and how often (`trouble.Trouble`)
 
     @property
@@ -70,6 +73,7 @@ def plan_of(seed: int) -> Plan:
     if hostile:
         edges += tuple((HOSTILE, number) for number in chance.shuffled(range(1, members + 1))[:2])
     rough = chance.hit(0.5)
+    bounds = Chance(seed, "bounds")
     return Plan(
         members=members,
         hostile=hostile,
@@ -79,6 +83,8 @@ def plan_of(seed: int) -> Plan:
         bursts=chance.between(10, 25),
         job_us=chance.pick((2 * MS, 10 * MS, 50 * MS)),
         sync_us=chance.pick((1 * MS, 5 * MS, 40 * MS)),
+        batch_events=bounds.pick((BATCH_EVENTS, BATCH_EVENTS, 1, 3, 12)),
+        live_backlog=bounds.pick((LIVE_BACKLOG, LIVE_BACKLOG, 0, 3, 12)),
         trouble=_trouble(chance),
     )
 

@@ -8,12 +8,15 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from unittest.mock import patch
 
 from meshnode.codec import cose
+from meshnode.engine import staging
+from sim.plan import Plan, plan_of
 from sim.tables import memory_folder
 from sim.watch import Violation
 from sim.world import World
@@ -51,9 +54,20 @@ def remembered_signatures() -> Iterator[None]:
         cose.verify = computed  # type: ignore[attr-defined]
 
 
+def bounds_of(plan: Plan) -> AbstractContextManager[object]:
+    """Limits that a run is too short to come to, as small as its plan has them."""
+    return patch.object(staging, "LIVE_BACKLOG", plan.live_backlog)
+
+
 def run_seed(seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
     """One run, from its seed alone."""
-    with memory_folder() as folder, remembered_signatures(), closing(World(seed, Path(folder), tell)) as world:
+    plan = plan_of(seed)
+    with (
+        memory_folder() as folder,
+        remembered_signatures(),
+        bounds_of(plan),
+        closing(World(seed, Path(folder), tell, plan=plan)) as world,
+    ):
         checker = failure = where = ""
         try:
             world.run()
