@@ -47,6 +47,7 @@ COUNTER_MAX = 2**63 - 1  # where a frontier counter saturates
 
 # --- Storage that a member chooses the size of (profile §6).
 HELD_BYTES_PER_SITE = 64 * MIB  # events held for tables that do not exist here
+REJECTED_PER_GROUP = 64  # rejected events known by their clocks: the highest, and the lowest beside them
 UNKNOWN_GROUPS_PER_SITE = 256  # groups of tables that do not exist here
 NOTICE_ROWS = 10_000  # aggregated notices kept
 NOTICE_TABLES_PER_SITE = 64  # table names one site may bring into notices; further ones share one entry

@@ -95,7 +95,7 @@ def groups_rejected(reads: Reads, site: bytes) -> int:
     """In how many groups events of a site were rejected and not settled since: they are not here."""
     row = reads.execute(
         "SELECT count(*) FROM meshnode_watermarks AS w JOIN meshnode_sites AS s ON s.no = w.site_no"
-        " WHERE s.site = ? AND w.rejected_low IS NOT NULL",
+        " WHERE s.site = ? AND (w.rejected_low IS NOT NULL OR w.rejected_high IS NOT NULL)",
         (site,),
     ).fetchone()
     return int(row[0])
