@@ -17,6 +17,7 @@ from meshnode.engine.offer import Filter
 from meshnode.errors import CloseCode, MeshError, ProtocolError
 from meshnode.limits import INTRODUCE_S
 from meshnode.model.delivery import PATH, Committed
+from meshnode.model.frames import Live
 from meshnode.sync.effects import (
     Advance,
     Close,
@@ -140,6 +141,7 @@ class End:
         """A job of the session; received batches are verified before it is queued, as on a thread of their own."""
         checked = None
         if isinstance(job, Commit):
+            self.process.node.world.happened["live frame"] += sum(isinstance(each.content, Live) for each in job.frames)
             snapshot = self.process.context.snapshot
             assert snapshot is not None
             checked = inbox.verify_frames(
