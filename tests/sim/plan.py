@@ -50,6 +50,7 @@ class Plan:
     event_us: int = 0  # what each event of a batch adds to that
     batch_events: int = BATCH_EVENTS  # what a frame holds at most: small ones make a long way of a short log
     live_backlog: int = LIVE_BACKLOG  # positions ahead of a cursor from which own new events go ahead of them
+    mixed: bool = False  # whether some devices are older ones, now and then, which list fewer features
     trouble: tuple[tuple[str, int], ...]  # what goes wrong, and how often (`trouble.Trouble`)
 
     @property
@@ -85,6 +86,7 @@ def plan_of(seed: int) -> Plan:
         sync_us=chance.pick((1 * MS, 5 * MS, 40 * MS)),
         batch_events=bounds.pick((BATCH_EVENTS, BATCH_EVENTS, 1, 3, 12)),
         live_backlog=bounds.pick((LIVE_BACKLOG, LIVE_BACKLOG, 0, 3, 12)),
+        mixed=bounds.hit(0.2),
         trouble=_trouble(chance),
     )
 

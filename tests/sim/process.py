@@ -174,7 +174,7 @@ class Process:
             software="sim",
             boot=self._boot,
             scope=self.context.policy.scope.patterns,
-            features=self.node.world.features,
+            features=self.node.world.features_of(self.node),
             introduce=() if self._is_known_to(peer) else self._introduction,
         )
 

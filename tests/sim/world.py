@@ -117,12 +117,14 @@ class World:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What every honest member lists."""
+        """What honest members may list."""
         return tuple(each for each in FEATURES if each != FEATURE_COVERING or not self.plan.keeps_history)
 
-    def features_of(self, chance: Chance) -> list[str]:
-        """Features that somebody lists."""
-        return []
+    def features_of(self, node: Node) -> tuple[str, ...]:
+        """What one lists from its last start on: in some runs there are older versions, put in place and taken back."""
+        if not self.plan.mixed:
+            return self.features
+        return tuple(self.chance.branch(f"features {node.number} {node.boots}").some(self.features, 0.6))
 
     def note(self, text: str) -> None:
         """A line of the trace."""

@@ -119,6 +119,9 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
     "batch": _exactly(
         t=_is_t, epoch=_is_epoch, no=_is_uint, clock=_map_of(_is_site, _is_uint), events=_list_of(_is_bytes())
     ),
+    "live": _exactly(
+        t=_is_t, epoch=_is_epoch, no=_is_uint, clock=_map_of(_is_site, _is_uint), events=_list_of(_is_bytes())
+    ),
     "records": _exactly(t=_is_t, epoch=_is_epoch, no=_is_uint, records=_list_of(_is_bytes())),
     "answered": _exactly(t=_is_t, epoch=_is_epoch, no=_is_uint, id=_is_epoch),
 }
