@@ -71,7 +71,7 @@ class Books:
         self.held: dict[int, Held] = {}
         self.events: dict[bytes, Event] = {}  # every event that was ever on a disk
         self.authored: dict[bytes, list[Event]] = {}  # by site, what its own node wrote, in this order
-        self.at_risk: set[bytes] = set()  # was on a disk that was lost, and maybe nowhere else or not at its author
+        self.at_risk: set[bytes] = set()  # was on its author's disk when that was lost
         # By event of a site that lost a disk: what it had written before, and did not have when it wrote that one.
         self.unseen: dict[bytes, frozenset[bytes]] = {}
         self.thinned: set[str] = set()  # tables of which some node asked for no more than their rows need
@@ -95,12 +95,9 @@ class Books:
         self._note_removed(node, held)
 
     def replaced(self, node: Node) -> None:
-        """The node has another copy of its database: what only the one before held may be gone."""
+        """The node has another copy of its database: what it wrote since that copy is gone from there."""
         before = self.held.get(node.number, Held())
-        elsewhere = {data for number, held in self.held.items() if number != node.number for data in held.events}
-        for data in before.events:
-            if self.events[data].site == node.site or data not in elsewhere:
-                self.at_risk.add(data)
+        self.at_risk.update(data for data in before.events if self.events[data].site == node.site)
         self.held[node.number] = Held()
 
     def may_lack(self, node: Node, event: Event) -> bool:

@@ -28,7 +28,7 @@ SEEN_BY: Final[dict[str, tuple[set[str], tuple[int, ...]]]] = {
     "resume from a pruned frame": ({"CursorsBehindPeers"}, (45, 12)),
     # Further ones: every checker has to see something.
     "clock not kept": ({"ClocksRise", "CheckIsClean"}, (1,)),
-    "log cut at a start": ({"NothingAcknowledgedIsLost", "CursorsBehindPeers", "CheckIsClean"}, (1,)),
+    "log cut at a start": ({"NothingAcknowledgedIsLost", "CursorsBehindPeers", "CheckIsClean"}, (10, 19)),
     "acks kept for ever": ({"Bounded"}, (1,)),
     "requests never answered": ({"Settled"}, (1,)),
     "groups stand still": ({"HonestGroupsMove"}, (1,)),
