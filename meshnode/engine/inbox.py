@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from meshnode.engine.claims import own_ahead_untrusted, take_claims_untrusted
+from meshnode.engine.claims import own_ahead_untrusted, own_newest, take_claims_untrusted
 from meshnode.engine.commit import commit_events
 from meshnode.engine.context import Context
 from meshnode.engine.keyring import Keyring
@@ -20,6 +20,7 @@ from meshnode.engine.verify import Checked, verify_untrusted
 from meshnode.engine.whole import read_whole
 from meshnode.model.delivery import Adopt, Committed, Received, StoredAck
 from meshnode.model.frames import Ack, Answered, Batch, Live, Records, WatermarkEntry, encode_frame
+from meshnode.model.hlc import ZERO
 from meshnode.model.scope import Scope
 from meshnode.model.verdict import Judgement, Verdict
 from meshnode.store import frontier, inbound
@@ -133,6 +134,7 @@ def _receive(
         membership_changed=work.membership_changed,
         answered=tuple(work.answered),
         own_ahead=own_ahead_untrusted(context, tx, claims),
+        own_newest=own_newest(context, tx) if work.answered else ZERO,
     )
 
 

@@ -157,6 +157,7 @@ class Committed:
     membership_changed: bool = False
     answered: tuple[bytes, ...] = ()  # ids of requests of ours that the peer answered
     own_ahead: Hlc | None = None  # a later event of this node's own than it knows, by what the peer claims
+    own_newest: Hlc = ZERO  # of this node's own events, where the peer answered anything
 
 
 @dataclass(frozen=True, slots=True)

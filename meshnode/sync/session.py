@@ -58,7 +58,7 @@ from meshnode.model.frames import (
     encode_frame,
 )
 from meshnode.model.frames_untrusted import decode_control_untrusted, decode_events_untrusted
-from meshnode.model.hlc import ZERO, Hlc, beyond_skew
+from meshnode.model.hlc import ZERO, beyond_skew
 from meshnode.sync.effects import (
     Close,
     Effect,
@@ -71,6 +71,7 @@ from meshnode.sync.effects import (
     SendControl,
 )
 from meshnode.sync.greeting import Greeting, check_hello_untrusted, label, own_hello, plain, remarks, without_skew
+from meshnode.sync.own_past import OwnPast
 from meshnode.sync.receiver import Receiver
 from meshnode.sync.resume import holds_more
 from meshnode.sync.sender import Sender
@@ -106,8 +107,7 @@ class Session:
         self._events = FrameReader(FRAME_BYTES)
         self._early_control: list[bytes] = []  # came before `start`
         self._early_events: list[bytes] = []  # came before the hello: streams do not keep order among each other
-        self._own_ahead: Hlc | None = None  # a later event of ours that the hello told of, beyond the skew bound so far
-        self._own_asked = ZERO  # the latest event of ours that the peer was asked for because it claimed it
+        self._own_past = OwnPast(greeting.site)
         self._requested: dict[bytes, None] = {}
         self._features: frozenset[str] = frozenset()  # agreed: listed by both sides
         self._told = ToldWatermarks()
@@ -330,9 +330,8 @@ class Session:
         self.hello = hello
         self._features = frozenset(hello.features).intersection(self._greeting.features)
         known = max(self._state.own_newest, dict(self._state.max_hlc).get(self._greeting.site, ZERO))
-        if claimed > known and self._greeting.site not in hello.max_hlc:
-            self._own_ahead = claimed
-        self._own_asked = hello.max_hlc.get(self._greeting.site, ZERO)
+        asked = (*self._requested, *self._state.requests)
+        self._own_past.greeted(claimed, skewed=self._greeting.site not in hello.max_hlc, known=known, asked=asked)
         effects: list[Effect] = [PeerHello(hello, scope, hello.wall - now_ms)]
         effects.extend(remarks(hello, skewed, known, self._greeting.site, now_ms))
         if holds_more(hello.inbound, self._state.outbound, self._state.past_epochs):
@@ -383,9 +382,9 @@ class Session:
 
     def _committed(self, result: Committed | None) -> list[Effect]:
         effects = self._receiver.committed(result)
-        if result is not None and result.own_ahead is not None and result.own_ahead > self._own_asked:
-            self._own_asked = result.own_ahead  # once: the peer may claim what it does not hold any more
-            effects.append(RolledBack(result.own_ahead))
+        if result is not None:
+            effects.extend(self._own_past.claimed(result.own_ahead, self._requested))
+            effects.extend(self._own_past.answered(result.answered, result.own_newest))
         return effects
 
     def _advanced(self, result: Advanced | None, now_ms: int) -> list[Effect]:
@@ -430,10 +429,7 @@ class Session:
         counting = self._heard.time_passed(now_ms)
         if counting:
             yield PeerWatermarks(counting)
-        ahead = self._own_ahead
-        if ahead is not None and not beyond_skew(ahead.physical, now_ms):
-            self._own_ahead, self._own_asked = None, max(ahead, self._own_asked)
-            yield RolledBack(ahead)
+        yield from self._own_past.time_passed(now_ms, self._requested)
 
     def _end(self, error: ProtocolError) -> list[Effect]:
         self._die()

@@ -11,7 +11,7 @@ from support.records import founding, sealed, site_key, vouch
 
 from meshnode.engine import inbox, links
 from meshnode.engine.registry import TableSpec, register
-from meshnode.limits import SKEW_MS
+from meshnode.limits import GENESIS_REWIND_MS, SKEW_MS
 from meshnode.model.delivery import PATH, Adopt, Committed, Received, Told
 from meshnode.model.event import Event
 from meshnode.model.frames import (
@@ -126,6 +126,30 @@ def test_a_lost_history_comes_back_by_a_peer_that_gets_it_only_while_it_is_linke
             wire.left.timer()
             wire.right.timer()
     assert set(written) <= first.events()
+
+
+def test_what_a_peer_gets_of_a_lost_history_while_it_answers_comes_back_too(tmp_path: Path) -> None:
+    first, second, third = mesh(tmp_path, 3)
+    written = [first.write(row, "x").data for row in "ab"]
+    settle([Wire(first, second)])
+    written.append(first.write("c", "x").data)
+    settle([Wire(first, third)])
+    first.lose()
+    first.admit(*founding(first.key), *(vouch(first.key, node.key, 2 + node.number) for node in (second, third)))
+    first.create_notes()
+    wire = Wire(first, second)
+    while second.query("SELECT count(*) FROM meshnode_answers") == [(0,)]:
+        wire.steps()[0]()
+    wire.cut()
+    settle([Wire(second, third)])
+    wire = Wire(first, second)  # its hello tells of more than the answer under way has
+    wire.settle()
+    first.time.now_ms += GENESIS_REWIND_MS
+    wire.left.timer()
+    wire.right.timer()
+    wire.settle()
+    assert set(written) <= first.events()
+    assert first.query("SELECT count(*) FROM meshnode_requests") == [(0,)]
 
 
 def test_who_asks_for_its_own_history_claims_none_of_it_until_the_answer_or_the_retirement(tmp_path: Path) -> None:
