@@ -19,7 +19,7 @@ from meshnode.sync.pace import Pace
 from meshnode.sync.resume import rewind_wait_ms, same_stream
 
 RETRY_MS = 1_000  # first pause before what was rejected twice is offered again; doubles up to a cycle
-REOPEN_MS = 1_000  # pause between new epochs that a peer's naks force at the settled cursor
+REOPEN_MS = 1_000  # pause between new epochs that a peer's naks force, where nothing is settled meanwhile
 LAZY_MS = 500  # how long what a peer brought waits until the rest of it is looked at for the same peer
 WATERMARKS_MS = 1_000  # watermarks are told at most this often: one message stands for many acks
 
@@ -386,13 +386,13 @@ class Sender:
         if self._opening is not None and (at == "settled" or (forced and self._opening == "genesis")):
             return
         wait = 0
-        if forced and at == "genesis":
-            wait = rewind_wait_ms(self._rewound_ms, now_ms)
-        elif forced and self._reopened_at is not None:
+        if forced and self._reopened_at is not None:
             wait = min(max(self._reopened_at + REOPEN_MS - now_ms, 0), REOPEN_MS)
+        if forced and at == "genesis":
+            wait = max(wait, rewind_wait_ms(self._rewound_ms, now_ms))
         self._opening = at
         self._open_at = now_ms + wait
-        if forced and at == "settled":
+        if forced:
             self._reopened_at = self._open_at
 
     def _note_rejection(self, now_ms: int) -> None:
