@@ -68,10 +68,9 @@ class Claims:
         passed = [hlc for hlc, position in held if end is None or position < end]
         if passed:
             found.append(f"{claims}, and the event at {tuple(min(passed))} is held")
-        rejected = sorted({hlc for hlc in (group.rejected_low, group.rejected_high) if hlc is not None})
         found += [
             f"{claims}, and the event at {tuple(hlc)} was rejected and is not here"
-            for hlc in rejected
+            for hlc in group.rejected
             if hlc <= group.applied and not log.has_clock(self._tx, group.site_no, hlc)
         ]
         missing = self._missing.get((site, group.table_no))

@@ -53,10 +53,13 @@ def own_ahead_untrusted(context: Context, tx: Tx, claims: Sequence[WatermarkEntr
     own = [Hlc(claim.physical, claim.logical) for claim in claims if claim.site == context.site]
     if not own:
         return None
+    return max(own) if max(own) > own_newest(context, tx) else None
+
+
+def own_newest(context: Context, tx: Tx) -> Hlc:
+    """This node's newest event, as far as it knows."""
     number = context.sites.number(tx, context.site)
-    written = [group.reached for group in watermarks.of_site(tx, number)]
-    known = max([context.newest(tx, number) or ZERO, *written])
-    return max(own) if max(own) > known else None
+    return max([context.newest(tx, number) or ZERO, *(group.reached for group in watermarks.of_site(tx, number))])
 
 
 def _group(context: Context, tx: Tx, claim: WatermarkEntry, scope: Scope) -> Group | None:

@@ -49,7 +49,7 @@ def lagging(tx: Tx, own: bytes) -> list[Lagging]:
     found = []
     for key in sorted(groups.keys() | held.keys() | newest.keys()):
         group = groups.get(key) or Group(*key)
-        known = max(newest.get(key, ZERO), group.reached, group.rejected_low or ZERO, group.rejected_high or ZERO)
+        known = max(newest.get(key, ZERO), group.reached, *group.rejected)
         reason = _reason(group, held.get(key, 0), known, is_own=sites.get(key[0]) == own)
         if reason is not None and key[0] in sites:
             name = (sites[key[0]], *_table(tx, key[1]))

@@ -8,7 +8,7 @@ from typing import Final
 from meshnode.errors import CorruptStateError
 from meshnode.store import delivery
 from meshnode.store.database import Tx
-from meshnode.store.delivery import ANSWERED, EVENTS_AGAIN, RECORDS, RECORDS_AGAIN, Items, Reads, Stream
+from meshnode.store.delivery import ANSWERED, EVENTS_AGAIN, OFFERED, RECORDS, RECORDS_AGAIN, Items, Reads, Stream
 
 EVENT: Final = 0
 RECORD: Final = 1
@@ -23,9 +23,25 @@ def add(tx: Tx, stream: Stream, kind: int, positions: Iterable[int], *, waiting:
     )
 
 
-def start_cycle(tx: Tx, stream: Stream) -> None:
-    """What was rejected is offered again from here on."""
-    tx.execute("UPDATE meshnode_reoffers SET waiting = 0 WHERE site_no = ? AND path = ? AND waiting = 1", stream.key)
+def start_cycle(tx: Tx, stream: Stream, cursor: int) -> None:
+    """What was rejected is offered again from here on; an event beyond the cursor comes with the log first."""
+    tx.execute(
+        "UPDATE meshnode_reoffers SET waiting = 0"
+        " WHERE site_no = ? AND path = ? AND waiting = 1 AND (kind = ? OR position <= ?)",
+        (*stream.key, RECORD, cursor),
+    )
+
+
+def rewind(tx: Tx, stream: Stream) -> None:
+    """The stream begins at genesis: events wait until it has passed them, but for the peer's own, which it skips.
+
+    A peer that begins anew may take this node's stream for whole (profile §6): its latest events first would be a hole.
+    """
+    tx.execute(
+        "UPDATE meshnode_reoffers SET waiting = 1 WHERE site_no = ? AND path = ? AND kind = ? AND NOT EXISTS"
+        " (SELECT 1 FROM meshnode_log AS l WHERE l.position = meshnode_reoffers.position AND l.site_no = ?)",
+        (*stream.key, EVENT, stream.no),
+    )
 
 
 def due(tx: Tx, stream: Stream, kind: int, limit: int) -> list[int]:
@@ -59,7 +75,8 @@ def owed(tx: Tx, positions: Sequence[int]) -> set[int]:
             staged = delivery.read_staged(tx, stream, outbound) if outbound else []
         except CorruptStateError:
             staged = []  # that stream is stopped and said so: what it had in flight is not known
-        found.update(each for row in staged if kind_of(row.items) == EVENT for each in row.items.positions)
+        whole = [row.items for row in staged if kind_of(row.items) == EVENT and row.items.kind != OFFERED]
+        found.update(each for items in whole for each in items.positions)
         sql = "SELECT 1 FROM meshnode_reoffers WHERE site_no = ? AND path = ? AND kind = ? AND position = ?"
         found.update(each for each in positions if tx.execute(sql, (*stream.key, EVENT, each)).fetchone())
     return found.intersection(positions)

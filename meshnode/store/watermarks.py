@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from meshnode.limits import REJECTED_PER_GROUP
 from meshnode.model.hlc import ZERO, Hlc
+from meshnode.model.scope import WILDCARD
 from meshnode.store import held
 from meshnode.store.database import Tx
 from meshnode.store.u64 import from_sql, to_sql
@@ -32,20 +34,29 @@ class Watermark(NamedTuple):
 
 @dataclass(slots=True)
 class Group:
-    """The progress of one (site, table). `applied` stands still while a rejected event is open or any is held."""
+    """The progress of one (site, table). `applied` stands still while a rejected event is open or any is held.
+
+    Of the rejected ones the lowest is kept and so many of the highest: one that came by another stream, or ahead of its
+    log (feature `live`), may settle before those below it.
+    """
 
     site_no: int
     table_no: int
     applied: Hlc = ZERO
     reached: Hlc = ZERO
     rejected_low: Hlc | None = None
-    rejected_high: Hlc | None = None
+    rejected_highest: tuple[Hlc, ...] = ()  # ascending
     changed: bool = False
 
     @property
     def is_open(self) -> bool:
         """Whether rejected events are waited for."""
-        return self.rejected_low is not None or self.rejected_high is not None
+        return self.rejected_low is not None or bool(self.rejected_highest)
+
+    @property
+    def rejected(self) -> list[Hlc]:
+        """Those that are known, in order."""
+        return sorted({*self.rejected_highest, *(() if self.rejected_low is None else (self.rejected_low,))})
 
     def reach(self, hlc: Hlc) -> None:
         """An event of the author's own stream settled."""
@@ -61,25 +72,29 @@ class Group:
         if hlc <= self.applied:
             return
         self.rejected_low = hlc if self.rejected_low is None else min(self.rejected_low, hlc)
-        self.rejected_high = hlc if self.rejected_high is None else max(self.rejected_high, hlc)
+        if hlc not in self.rejected_highest:
+            self.rejected_highest = tuple(sorted((*self.rejected_highest, hlc)))[-REJECTED_PER_GROUP:]
         self.changed = True
 
     def settle(self, hlc: Hlc) -> None:
         """An event that may have been rejected before got another verdict."""
-        if hlc == self.rejected_low:
-            self.rejected_low = None
-            self.changed = True
-        if hlc == self.rejected_high:
-            self.rejected_high = None
-            self.changed = True
+        self.forgive(lambda rejected: rejected == hlc)
 
     def forgive(self, is_void: Callable[[Hlc], bool]) -> None:
         """Rejected events that would be dropped now are not waited for any more."""
         if self.rejected_low is not None and is_void(self.rejected_low):
             self.rejected_low = None
             self.changed = True
-        if self.rejected_high is not None and is_void(self.rejected_high):
-            self.rejected_high = None
+        left = tuple(hlc for hlc in self.rejected_highest if not is_void(hlc))
+        if left != self.rejected_highest:
+            self.rejected_highest = left
+            self.changed = True
+
+    def begin_anew(self) -> None:
+        """All of it is asked for again: nothing rejected is waited for, and what was reached so far was not whole."""
+        if self.is_open:
+            self.rejected_low, self.rejected_highest = None, ()
+            self.reached = self.applied
             self.changed = True
 
     def advance(self, *, held: bool) -> None:
@@ -112,7 +127,7 @@ def save(tx: Tx, groups: Iterable[Group]) -> None:
                 to_sql(each.applied.logical),
                 _PAIR.pack(*each.reached),
                 each.rejected_low and _PAIR.pack(*each.rejected_low),
-                each.rejected_high and _PAIR.pack(*each.rejected_high),
+                b"".join(_PAIR.pack(*hlc) for hlc in each.rejected_highest) or None,
             )
             for each in groups
         ],
@@ -171,9 +186,20 @@ def advance_site(tx: Tx, site_no: int) -> None:
     _advance(tx, of_site(tx, site_no))
 
 
+def begin_anew(tx: Tx, schema: str, name: str) -> None:
+    """The groups of a table, `*` for every name, are asked for again."""
+    named = "SELECT no FROM meshnode_tables WHERE ? IN (?, schema) AND ? IN (?, name)"
+    rows = tx.execute(f"{_SELECT} WHERE table_no IN ({named})", (schema, WILDCARD, name, WILDCARD)).fetchall()
+    groups = [_group(row) for row in rows]
+    for group in groups:
+        group.begin_anew()
+    save(tx, [group for group in groups if group.changed])
+
+
 def _group(row: Sequence[Any]) -> Group:
-    reached, low, high = (None if each is None else Hlc(*_PAIR.unpack(each)) for each in row[4:])
-    return Group(row[0], row[1], Hlc(from_sql(row[2]), from_sql(row[3])), reached or ZERO, low, high)
+    reached, low = (None if each is None else Hlc(*_PAIR.unpack(each)) for each in row[4:6])
+    highest = tuple(Hlc(*each) for each in _PAIR.iter_unpack(row[6] or b""))
+    return Group(row[0], row[1], Hlc(from_sql(row[2]), from_sql(row[3])), reached or ZERO, low, highest)
 
 
 def _advance(tx: Tx, groups: Iterable[Group]) -> None:

@@ -188,6 +188,25 @@ def test_a_receiver_restored_from_an_old_copy_gets_what_it_lost(tmp_path: Path) 
     assert right.rows() == {"n1": "before", "n2": "after"}
 
 
+def test_a_receiver_restored_from_an_old_copy_claims_nothing_that_it_has_not_got_back(tmp_path: Path) -> None:
+    """What it had rejected is offered again, but not before the log that it lost."""
+    left, right = mesh(tmp_path, 2)
+    copy = right.backup()
+    early = left.write("early", "x")
+    left.context.clock = Hlc(left.time.now_ms + SKEW_MS + 60_000, 0)
+    left.write("future", "x")
+    Wire(left, right).settle()
+    right.lose(copy)
+    left.time.now_ms += 120_000
+    wire = Wire(left, right)
+    while steps := wire.steps():
+        steps[-1]()  # each frame is committed before the next arrives
+        with right.context.transaction() as tx:
+            claimed = all_watermarks(tx)
+        assert not claimed or early.data in right.events()
+    assert right.rows() == {"early": "x", "future": "x"}
+
+
 def test_a_sender_restored_from_an_old_copy_asks_for_its_own_events(tmp_path: Path) -> None:
     left, right = mesh(tmp_path, 2)
     left.write("n1", "before")
@@ -465,7 +484,7 @@ def test_unreadable_receiving_state_is_never_replaced(tmp_path: Path, damage: st
 
 
 def test_the_frontier_counts_batches_and_learns_only_of_sites_that_were_met(tmp_path: Path) -> None:
-    first, second, third = mesh(tmp_path, 3)
+    first, second, third = mesh(tmp_path, 3, features=())
     first.write("a", "1")
     settle([Wire(first, second)])
     settle([Wire(second, third)])
@@ -489,7 +508,7 @@ def test_a_257th_site_is_refused_with_code_8_and_surfaced(tmp_path: Path) -> Non
 
 
 def test_watermarks_tell_what_was_applied(tmp_path: Path) -> None:
-    left, right = mesh(tmp_path, 2)
+    left, right = mesh(tmp_path, 2, features=())
     event = left.write("n1", "Milk")
     wire = Wire(left, right)
     wire.settle()

@@ -198,6 +198,26 @@ def test_a_reoffer_that_the_peer_may_not_get_any_more_is_dropped(node: Node) -> 
     assert node.query("SELECT * FROM meshnode_reoffers") == []
 
 
+def test_from_genesis_the_log_comes_first_and_what_was_rejected_or_asked_for_after_it(node: Node) -> None:
+    """A peer that begins anew takes the stream for whole: later events first would let it claim a hole (profile §6)."""
+    written = [node.write(f"n{number}", "x").data for number in range(3)]
+    stream = opened(node)
+    records, batch = frames_of(advance(node, stream.epoch))
+    advance(node, stream.epoch, settles(records), settles(batch, 2), known_no=2)
+    outbox.queue_answer(node.context, PEER, PATH, request(7, schema="main", table="notes"))
+    again = opened(node, expected=stream.epoch)
+    frames = frames_of(advance(node, again.epoch, retry=True))
+    contents = [decode_events_untrusted(each.cbor) for each in frames]
+    assert [type(each) for each in contents] == [Records, Batch, Answered]
+    assert isinstance(contents[1], Batch)
+    assert contents[1].events == written
+    # What it rejected is still owed to it, and goes out once more.
+    advance(node, again.epoch, *map(settles, frames), known_no=3)
+    (last,) = frames_of(advance(node, again.epoch, known_no=3, retry=True))
+    assert last.staged.items == 1
+    assert node.query("SELECT * FROM meshnode_reoffers") == []
+
+
 def test_a_rewind_is_dated_only_where_something_was_settled(node: Node) -> None:
     stream = opened(node)
     again = opened(node, expected=stream.epoch)
@@ -317,6 +337,16 @@ def test_unanswered_requests_of_one_peer_are_bounded(node: Node) -> None:
     for number in range(REQUESTS_PER_PEER):
         assert outbox.queue_answer(node.context, PEER, PATH, request(number, schema="*", table="*"))
     assert not outbox.queue_answer(node.context, PEER, PATH, request(999, schema="*", table="*"))
+
+
+def test_an_answer_in_flight_counts_among_them(node: Node) -> None:
+    stream = opened(node)
+    for number in range(REQUESTS_PER_PEER):
+        outbox.queue_answer(node.context, PEER, PATH, request(number, schema="*", table="*"))
+    assert len(frames_of(advance(node, stream.epoch))) == WINDOW_FRAMES
+    assert not outbox.queue_answer(node.context, PEER, PATH, request(999, schema="*", table="*"))
+    opened(node, expected=stream.epoch)
+    assert node.query("SELECT count(*) FROM meshnode_answers") == [(REQUESTS_PER_PEER,)]
 
 
 def test_our_own_history_is_asked_for_once(node: Node) -> None:

@@ -15,18 +15,22 @@ from meshnode.engine.links import open_link
 from meshnode.engine.offer import Filter
 from meshnode.engine.verify import verify_untrusted
 from meshnode.errors import NotFoundError
+from meshnode.limits import SKEW_MS
 from meshnode.model.delivery import PATH
 from meshnode.model.event import author_event
-from meshnode.model.frames import FEATURE_COVERING, Batch, Watermarks
+from meshnode.model.frames import FEATURE_COVERING, FEATURES, Batch, Watermarks
 from meshnode.model.frames_untrusted import decode_control_untrusted, decode_events_untrusted
-from meshnode.model.hlc import tick
+from meshnode.model.hlc import Hlc, tick
 from meshnode.model.policy import DAY_MS, TableClass
 from meshnode.model.scope import Scope
-from meshnode.store import offers
+from meshnode.store import offers, watermarks
 from meshnode.store.backlog import backlog
 from meshnode.sync.effects import Advance, NewEpoch, SendControl, SendEvents
 
 OTHER = ("main", "other")
+
+
+SENT = Filter(features=frozenset(FEATURES))  # as every job of these links has it
 
 
 @pytest.fixture
@@ -231,7 +235,7 @@ def test_what_is_staged_does_not_outlive_its_budget(pair: tuple[Node, Node]) -> 
         left.time.now_ms += wait_ms
         stream = open_link(left.context, right.site, PATH).outbound
         assert stream is not None
-        again = outbox.resend(left.context, right.site, PATH, epoch=stream.epoch, from_no=1, offered=Filter())
+        again = outbox.resend(left.context, right.site, PATH, epoch=stream.epoch, from_no=1, offered=SENT)
         assert len(again or ()) == expected
     link(left, right)
     assert right.rows() == {}
@@ -269,6 +273,31 @@ def test_a_scope_that_widens_on_a_new_link_brings_what_was_skipped(pair: tuple[N
     link(left, right)
     assert right.rows() == {"n1": "x"}
     assert count(right, "requests") == 0
+
+
+def test_a_superseded_event_that_was_rejected_before_the_opting_out_is_waited_for_no_more(
+    pair: tuple[Node, Node],
+) -> None:
+    """It is not in the covering set that the opting in asks for: the watermark stood below it for ever."""
+    left, right = pair
+    left.context.clock = Hlc(left.time.now_ms + SKEW_MS + 10_000, 0)
+    left.write("n1", "superseded")
+    newest = left.write("n1", "newest")
+    link(left, right)
+    right.crash()
+    right.scope = Scope(("!main.notes",))
+    link(left, right)
+    left.time.now_ms += 20_000
+    right.crash()
+    right.scope = Scope()
+    wire = link(left, right)
+    left.time.now_ms += 2_000
+    wire.left.timer()
+    wire.settle()
+    assert right.rows() == left.rows()
+    assert right.events() < left.events()
+    with right.context.transaction() as tx:
+        assert [each.hlc for each in watermarks.all_watermarks(tx)] == [newest.hlc]
 
 
 def test_a_scope_that_only_narrows_asks_for_nothing(pair: tuple[Node, Node]) -> None:
@@ -393,7 +422,7 @@ def watermarks_told(wire: Wire) -> set[tuple[str, str]]:
     told = set()
     for effect in wire.left.effects:
         if isinstance(effect, SendControl):
-            message = decode_control_untrusted(effect.data[4:], frozenset({FEATURE_COVERING}))
+            message = decode_control_untrusted(effect.data[4:], SENT.features)
             if isinstance(message, Watermarks):
                 told |= {(entry.schema, entry.table) for entry in message.entries}
     return told

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 from support.pair import Node, Wire, mesh, settle
-from support.records import founding, site_key, vouch
+from support.records import founding, sealed, site_key, vouch
 
-from meshnode.engine import inbox
+from meshnode.engine import inbox, links
 from meshnode.engine.registry import TableSpec, register
-from meshnode.limits import SKEW_MS
+from meshnode.limits import GENESIS_REWIND_MS, QUIET_WATERMARKS_MS, SKEW_MS
 from meshnode.model.delivery import PATH, Adopt, Committed, Received, Told
 from meshnode.model.event import Event
 from meshnode.model.frames import (
+    FEATURES,
     WHAT_SITE,
     WHAT_TABLE,
     After,
@@ -27,6 +28,7 @@ from meshnode.model.frames import (
     encode_frame,
 )
 from meshnode.model.hlc import Hlc
+from meshnode.model.record import Retirement
 from meshnode.model.scope import Scope
 from meshnode.store import history, watermarks
 from meshnode.sync.watermarks import ENTRIES_PER_MESSAGE, HeardWatermarks
@@ -93,18 +95,26 @@ def ask(node: Node, request: Request) -> None:
         history.add_request(tx, request.id, number, encode_frame(request))
 
 
-def test_a_group_advances_along_a_chain_of_nodes(tmp_path: Path) -> None:
-    first, second, third = mesh(tmp_path, 3)
+@pytest.mark.parametrize(("features", "told_within_ms"), [((), 2_000), (FEATURES, QUIET_WATERMARKS_MS)])
+def test_a_group_advances_along_a_chain_of_nodes(
+    tmp_path: Path, features: tuple[str, ...], told_within_ms: int
+) -> None:
+    first, second, third = mesh(tmp_path, 3, features=features)
     written = [first.write(row, "x") for row in "abc"]
     wires = [Wire(first, second), Wire(second, third)]
     settle(wires)
-    for _ in range(4):
-        first.time.now_ms += 2_000
+
+    def pass_time(ms: int) -> None:
+        first.time.now_ms += ms
         for wire in wires:
             wire.left.timer()
             wire.right.timer()
         settle(wires)
+
+    for _ in range(4):
+        pass_time(2_000)
     assert mark(third, first.site) == written[-1].hlc
+    pass_time(told_within_ms)  # to the second node, which hears of it from the first, this only says how far it came
     assert wires[1].left.session.peer_watermarks[(first.site, "main", "notes")].hlc == written[-1].hlc
 
 
@@ -118,13 +128,51 @@ def test_a_lost_history_comes_back_by_a_peer_that_gets_it_only_while_it_is_linke
     wires = [Wire(first, second)]
     settle(wires)  # its hello tells of nothing later: the second node has none of it
     wires.append(Wire(second, third))
-    for _ in range(4):
+    for _ in range(8):
         settle(wires)
-        first.time.now_ms += 2_000
+        first.time.now_ms += QUIET_WATERMARKS_MS // 2  # what waits to be offered or told has come meanwhile
         for wire in wires:
             wire.left.timer()
             wire.right.timer()
     assert set(written) <= first.events()
+
+
+def test_what_a_peer_gets_of_a_lost_history_while_it_answers_comes_back_too(tmp_path: Path) -> None:
+    first, second, third = mesh(tmp_path, 3)
+    written = [first.write(row, "x").data for row in "ab"]
+    settle([Wire(first, second)])
+    written.append(first.write("c", "x").data)
+    settle([Wire(first, third)])
+    first.lose()
+    first.admit(*founding(first.key), *(vouch(first.key, node.key, 2 + node.number) for node in (second, third)))
+    first.create_notes()
+    wire = Wire(first, second)
+    while second.query("SELECT count(*) FROM meshnode_answers") == [(0,)]:
+        wire.steps()[0]()
+    wire.cut()
+    settle([Wire(second, third)])
+    wire = Wire(first, second)  # its hello tells of more than the answer under way has
+    wire.settle()
+    first.time.now_ms += GENESIS_REWIND_MS
+    wire.left.timer()
+    wire.right.timer()
+    wire.settle()
+    assert set(written) <= first.events()
+    assert first.query("SELECT count(*) FROM meshnode_requests") == [(0,)]
+
+
+def test_who_asks_for_its_own_history_claims_none_of_it_until_the_answer_or_the_retirement(tmp_path: Path) -> None:
+    node, peer, liar = mesh(tmp_path, 3)
+    written = node.write("a", "x")
+    links.ask_own_history(node.context, liar.site, PATH)
+    wire = Wire(node, peer)
+    wire.settle()
+    assert node.rows() == peer.rows()
+    assert wire.right.session.peer_watermarks == {}
+    node.admit(sealed(node.key, Retirement(liar.site, written.hlc, (), hlc(node, 60_000))))
+    wire = Wire(node, peer)
+    wire.settle()
+    assert wire.right.session.peer_watermarks[(node.site, "main", "notes")].hlc == written.hlc
 
 
 def test_it_is_durable_and_never_falls(node: Node) -> None:

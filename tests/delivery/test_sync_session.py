@@ -371,6 +371,20 @@ def test_a_nak_for_what_was_settled_goes_back_to_genesis_and_for_what_is_unknown
         assert found == ([Resend(EPOCH, 2)] if at is None else [NewEpoch(EPOCH, at)])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("expected", [0, 10])
+def test_naks_force_one_epoch_a_second_while_nothing_settles(expected: int) -> None:
+    """However a peer goes on: each begins with a window of frames that have to be staged."""
+    session = resumed(staged(1))
+    nak = wire(Nak(epoch=EPOCH, expected=expected, reason="never"))
+    assert isinstance(jobs(session.control_untrusted(nak, NOW))[0], NewEpoch)
+    session.epoch_opened(OutboundStream(NEXT_EPOCH, 0, b"", (), 0), NOW)
+    session.advanced(Advanced(0, (staged(1, NEXT_EPOCH),), False), NOW)
+    nak = wire(Nak(epoch=NEXT_EPOCH, expected=expected, reason="never"))
+    assert jobs(session.control_untrusted(nak, NOW + 1)) == []
+    assert jobs(session.timer(NOW + 999)) == []
+    assert isinstance(jobs(session.timer(NOW + 1_000))[0], NewEpoch)
+
+
 def test_a_nak_of_another_epoch_changes_nothing() -> None:
     session = resumed(staged(1))
     assert session.control_untrusted(wire(Nak(epoch=PEER_EPOCH, expected=0, reason="")), NOW) == []

@@ -11,7 +11,7 @@ from support.records import site_key
 
 from meshnode.engine import inbox, judge, progress
 from meshnode.engine.registry import TableSpec, register
-from meshnode.limits import SKEW_MS
+from meshnode.limits import REJECTED_PER_GROUP, SKEW_MS
 from meshnode.model.delivery import PATH, Adopt, Received
 from meshnode.model.event import Event
 from meshnode.model.frames import (
@@ -28,7 +28,7 @@ from meshnode.model.frames import (
 )
 from meshnode.model.hlc import Hlc
 from meshnode.model.scope import Scope
-from meshnode.store import history, lagging, watermarks
+from meshnode.store import backlog, history, lagging, watermarks
 from meshnode.store.lagging import HELD, HOLE, REJECTED
 from meshnode.sync.effects import Notice
 
@@ -187,6 +187,32 @@ def test_a_rejected_interval_keeps_it_below_over_restarts(here: Node, author: No
     assert mark(here, author) == late.hlc
     receive(here, author, batch(4, low))
     assert (mark(here, author), reasons(here)) == (high.hlc, [])
+
+
+def test_each_rejected_event_keeps_it_below_whichever_settles_first(here: Node, author: Node) -> None:
+    """The highest may come by another stream, or ahead of its log (feature `live`)."""
+    low, middle, high = (written(author, SKEW_MS + ms) for ms in (1, 2, 3))
+    receive(here, author, batch(1, low, middle, high), adopt=Adopt(EPOCH, 1))
+    here.crash()
+    here.time.now_ms += 20
+    receive(here, author, batch(2, high))
+    receive(here, author, batch(3, low))
+    assert (mark(here, author), reasons(here)) == (None, [("notes", REJECTED)])
+    with here.context.transaction() as tx:
+        assert backlog.groups_rejected(tx, author.site) == 1
+    receive(here, author, batch(4, middle))
+    assert (mark(here, author), reasons(here)) == (high.hlc, [])
+
+
+def test_of_many_rejected_events_the_highest_are_known_beside_the_lowest(here: Node, author: Node) -> None:
+    rejected = [written(author, SKEW_MS + ms) for ms in range(1, REJECTED_PER_GROUP + 3)]
+    receive(here, author, batch(1, *rejected), adopt=Adopt(EPOCH, 1))
+    assert here.query("SELECT length(rejected_high) FROM meshnode_watermarks") == [(REJECTED_PER_GROUP * 16,)]
+    here.time.now_ms += 1_000
+    receive(here, author, batch(2, *rejected[1:]))
+    assert mark(here, author) is None
+    receive(here, author, batch(3, rejected[0]))
+    assert mark(here, author) == rejected[-1].hlc
 
 
 def test_events_that_are_over_quota_and_held_keep_it_below_too(

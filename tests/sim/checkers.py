@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import lru_cache
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from support.reference import Fact, identity, rows_of
 from support.store_jobs import Job
 
 from meshnode.codec.cose import split_untrusted
@@ -20,14 +17,15 @@ from meshnode.model.event import CONTENT_TYPE, Event
 from meshnode.model.frames import Batch, Live, Records
 from meshnode.model.hlc import Hlc
 from meshnode.model.record import Vouch, parse_record_untrusted, split_record_untrusted
-from meshnode.store import delivery
+from meshnode.store import delivery, inbound
 from meshnode.store.backlog import backlog
-from meshnode.store.delivery import PAST_EPOCHS, StagedRow, Stream
+from meshnode.store.delivery import PAST_EPOCHS, Outbound, StagedRow, Stream
 from meshnode.store.log import HELD
 from meshnode.store.reoffers import EVENT
 from meshnode.store.u64 import from_sql
 from meshnode.sync.effects import Advance, Commit
-from sim.books import names_a_row
+from sim.books import name_of
+from sim.convergence import Convergence
 from sim.network import Host, Side
 from sim.node import Node
 from sim.tables import SHAPES
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from sim.world import World
 
 
-_EVENTS: Final = (delivery.EVENTS, delivery.EVENTS_AGAIN)
+_EVENTS: Final = (delivery.EVENTS, delivery.EVENTS_AGAIN, delivery.LIVE, delivery.OFFERED)
 
 
 def stream_between(sender: Node, receiver: Host) -> Stream | None:
@@ -49,64 +47,6 @@ def stream_between(sender: Node, receiver: Host) -> Stream | None:
             return None
         known = sender.running.streams[receiver.number] = Stream(receiver.site, found[0][0], PATH)
     return known
-
-
-def name_of(event: Event) -> str:
-    """An event in a message."""
-    return f"the event of {event.site.hex()[:8]} at {tuple(event.hlc)} for {event.table} {event.key}"
-
-
-class Convergence(Checker):
-    """All live nodes end with the same events, records and rows; the rows are what profile §5 makes of the events."""
-
-    def open_ends(self) -> list[str]:
-        books, nodes = self.world.watch.books, self.world.live()
-        for node in nodes:
-            books.reread(node)
-        return self._records(nodes) or self._events(nodes) or list(self._rows(nodes))
-
-    def _records(self, nodes: list[Node]) -> list[str]:
-        kept = [set(node.query("SELECT record FROM meshnode_records WHERE verified = 1")) for node in nodes]
-        every = set[Any]().union(*kept)
-        return [
-            f"node {node.number} lacks {len(every - records)} records"
-            for node, records in zip(nodes, kept, strict=True)
-            if every - records
-        ]
-
-    def _events(self, nodes: list[Node]) -> list[str]:
-        if self.world.plan.compacts:
-            return []  # each node may have dropped others: only the rows have to be equal
-        books = self.world.watch.books
-        every = {data for node in nodes for data in books.held[node.number].events if self._counts(data)}
-        found = []
-        for node in nodes:
-            missing = every - books.held[node.number].events.keys()
-            if missing:
-                first = min(map(books.events.__getitem__, missing), key=lambda event: event.rank)
-                found.append(f"node {node.number} lacks {len(missing)} events, first {name_of(first)}")
-        return found
-
-    def _counts(self, data: bytes) -> bool:
-        return names_a_row(self.world.watch.books.events[data])
-
-    def _rows(self, nodes: list[Node]) -> Iterator[str]:
-        books = self.world.watch.books
-        facts = [
-            Fact(event.site, event.event_id, event.table, event.key or {}, event.columns, (*event.hlc,))
-            for data in {data for node in nodes for data in books.held[node.number].events}
-            for event in [books.events[data]]
-        ]
-        for name, table in SHAPES.items():
-            rows = rows_of(facts, name, table)
-            expected = {key: cells for key, row in rows.items() if (cells := row.cells(table)) is not None}
-            for node in nodes:
-                sql = f"SELECT id, {', '.join(table.columns)} FROM {name}"
-                shown = {identity({"id": row[0]}): row[1:] for row in node.query(sql)}
-                for key in sorted(shown.keys() | expected.keys()):
-                    if shown.get(key) != expected.get(key):
-                        wanted = f"{shown.get(key)}, not {expected.get(key)}"
-                        yield f"row {key} of {name} at node {node.number} is {wanted}"
 
 
 class Settled(Checker):
@@ -139,12 +79,25 @@ class Settled(Checker):
         return int(node.query(sql, *stream.key, EVENT)[0][0])
 
 
+class _Passed(NamedTuple):
+    """Where the cursors of a stream are: of what its sender wrote, and of what others did (profile §14)."""
+
+    epoch: bytes
+    own: int = 0
+    others: int = 0
+
+    @classmethod
+    def of(cls, outbound: Outbound) -> _Passed:
+        others = outbound.cursor if outbound.offer_cursor is None else outbound.offer_cursor
+        return cls(outbound.epoch, outbound.cursor, others)
+
+
 class CursorsBehindPeers(Checker):
     """A cursor never passes what its peer does not hold, or has a reason not to hold (profile §8)."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._passed: dict[tuple[int, int], tuple[bytes, int]] = {}
+        self._passed: dict[tuple[int, int], _Passed] = {}
         self._epochs: dict[bytes, int] = {}  # the receiver's disk when the epoch was first seen
 
     def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
@@ -179,15 +132,18 @@ class CursorsBehindPeers(Checker):
                 return  # the receiver's disk is another one: what is passed will be sent again when they meet
             self._epochs[outbound.epoch] = receiver.disks
             self._passed.pop(pair, None)
-        epoch, passed = self._passed.get(pair, (b"", 0))
-        if epoch != outbound.epoch or passed > outbound.cursor:
-            passed = 0
-        self._passed[pair] = (outbound.epoch, outbound.cursor)
+        passed, now = self._passed.get(pair, _Passed(b"")), _Passed.of(outbound)
+        if passed.epoch != now.epoch or passed.own > now.own or passed.others > now.others:
+            passed = _Passed(now.epoch)
+        self._passed[pair] = now
         books = self.world.watch.books
         held = books.held[sender.number]
-        for position in range(passed + 1, outbound.cursor + 1):
+        for position in range(min(passed.own, passed.others) + 1, max(now.own, now.others) + 1):
             data = held.data_at(position)
-            if data is not None and data not in books.held[receiver.number].events:
+            if data is None or data in books.held[receiver.number].events:
+                continue
+            is_own = books.events[data].site == sender.site
+            if (passed.own < position <= now.own) if is_own else (passed.others < position <= now.others):
                 self._account_for(sender, receiver, stream, position, books.events[data])
 
     def _account_for(self, sender: Node, receiver: Node, stream: Stream, position: int, event: Event) -> None:
@@ -206,6 +162,8 @@ class CursorsBehindPeers(Checker):
             return
         if receiver.query("SELECT 1 FROM meshnode_requests"):
             return  # it has asked for what it dropped before
+        if event.table in receiver.dropped & books.thinned and books.superseded(receiver, event):
+            return  # it asked for what it dropped, and got what the row needs
         self.fail(
             f"the cursor of node {sender.number} for node {receiver.number} passed {name_of(event)} at position "
             f"{position}, which is not there"
@@ -241,7 +199,8 @@ class NothingAcknowledgedIsLost(Checker):
                 continue
             for index, position in enumerate(row.items.positions):
                 data = books.held[node.number].data_at(position)
-                if data is not None and index not in ack.rejected and data in books.held[peer.number].events:
+                missing = index in ack.rejected or index in ack.wanted
+                if data is not None and not missing and data in books.held[peer.number].events:
                     self._acknowledged[peer.number].add(data)
 
     def booted(self, node: Node) -> None:
@@ -312,10 +271,14 @@ class WatermarksTrue(Checker):
     def _account_for(self, node: Node, event: Event, hlc: Hlc) -> None:
         books = self.world.watch.books
         # What was compacted or taken back anywhere need not be sent from there: no row needs it, or none may have it.
-        if books.may_lack(node, event) or event.data in books.at_risk or event.data in books.taken_out:
+        if books.may_lack(node, event) or event.data in books.taken_out:
             return
-        if any(other.hlc > event.hlc for other in takewhile(event.__ne__, books.authored[event.site])):
-            return  # its author lost a disk, and wrote below its own claims before anybody told it
+        if any(books.may_not_have(other, event) for other in self.world.nodes if other.is_up):
+            return  # a relay dropped it; the record that says so is on its way here, or waits for this node's clock
+        if books.wrote_blindly(event, hlc):
+            return  # its author's stream is whole as far as its author knows
+        if event.table in books.thinned and books.superseded(node, event):
+            return  # a relay has, and had to send, no more than the row needs
         if event.table in node.dropped:
             return  # it was told to leave it out, which is a verdict too; what it asked for since is on its way
         hostile = self.world.hostile
@@ -339,7 +302,7 @@ class HonestGroupsMove(Checker):
     def open_ends(self) -> list[str]:
         books, nodes = self.world.watch.books, self.world.live()
         # Who lost a disk knows of its own writes only what peers gave back, and claims nothing until it writes again.
-        authors = {node.site: node.number for node in nodes if node.disks == 1}
+        authors = {node.site: node.number for node in nodes if node.disks == 1 and not self._was_lied_to(node)}
         found = []
         for node in nodes:
             claimed = watermarks_of(node)
@@ -353,6 +316,15 @@ class HonestGroupsMove(Checker):
                     author, at = authors[group[0]], claimed.get(group)
                     found.append(f"node {node.number} claims {at} of {group[1]} by node {author}, not {tuple(hlc)}")
         return found
+
+    def _was_lied_to(self, node: Node) -> bool:
+        """Whether it asks the hostile member for its own events, which never come: until then it tells no claims."""
+        hostile = self.world.hostile
+        if hostile is None:
+            return False
+        sql = "SELECT body FROM meshnode_requests AS r JOIN meshnode_sites AS s ON s.no = r.site_no WHERE s.site = ?"
+        asked = [inbound.read_request(body) for (body,) in node.query(sql, hostile.site)]
+        return any(request is not None and request.site == node.site for request in asked)
 
 
 class ClocksRise(Checker):
@@ -368,7 +340,7 @@ class ClocksRise(Checker):
     def _check(self, node: Node) -> None:
         books = self.world.watch.books
         for event, before in books.clocks_fallen.pop(node.number, ()):
-            if before.data not in books.at_risk:
+            if before.data not in books.unseen.get(event.data, ()):
                 self.fail(f"node {node.number} wrote {name_of(event)} after {name_of(before)}")
 
 

@@ -6,6 +6,7 @@ The process may die before any effect and between any two; nothing here is remem
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from support.store_jobs import Job, Lane, Reply, run_job
@@ -14,8 +15,11 @@ from meshnode.engine import inbox, links
 from meshnode.engine.membership import accept_introduction_untrusted
 from meshnode.engine.offer import Filter
 from meshnode.errors import CloseCode, MeshError, ProtocolError
+from meshnode.limits import INTRODUCE_S
 from meshnode.model.delivery import PATH, Committed
+from meshnode.model.frames import Live
 from meshnode.sync.effects import (
+    Advance,
     Close,
     Commit,
     Effect,
@@ -43,12 +47,15 @@ class End:
         self.process, self.side, self.peer = process, side, side.peer
         self.lane = Lane(process.context, self.peer.site)
         self.session = Session(process.greeting(self.peer.site), self.peer.site, admitted=admitted)
+        self.session.linked(process.linked_to, process.wall_ms())  # known before the first word on this link
         self._admitted = admitted
         self._timer: Timer | None = None
         self._noticed: dict[str, tuple[int, str]] = {}
         self._noting = False
         if admitted:
             self._start()
+        else:  # two who know nothing of each other both wait
+            process.after(INTRODUCE_S * SECOND, self._not_introduced, idle=True)
 
     # --- the link
 
@@ -79,6 +86,10 @@ class End:
     def log_grew(self) -> None:
         """Something was committed by somebody else than this session."""
         self._carry_out(self.session.log_grew(self._now_ms))
+
+    def tell_links(self) -> None:
+        """Whom this node is linked to changed."""
+        self._carry_out(self.session.linked(self.process.linked_to, self._now_ms))
 
     def ask(self) -> None:
         """Send what this node asks of the peer by now."""
@@ -117,10 +128,10 @@ class End:
                     pass
                 case Introduced(records):
                     self._introduce(records)
-                case RolledBack(claimed):
-                    self._rolled_back(claimed)
+                case RolledBack(claimed, everything):
+                    self._rolled_back(claimed, everything)
                 case _:
-                    self._do(effect)
+                    self._do(self._sized(effect))
         self._set_timer()
 
     def _start(self) -> None:
@@ -135,6 +146,7 @@ class End:
         """A job of the session; received batches are verified before it is queued, as on a thread of their own."""
         checked = None
         if isinstance(job, Commit):
+            self.process.node.world.happened["live frame"] += sum(isinstance(each.content, Live) for each in job.frames)
             snapshot = self.process.context.snapshot
             assert snapshot is not None
             checked = inbox.verify_frames(
@@ -150,10 +162,17 @@ class End:
 
         self._submit(type(job).__name__, lambda: run_job(lane, job, checked), done, job)
 
+    def _sized(self, job: Job) -> Job:
+        """A job that stages, with frames of the run's size."""
+        if isinstance(job, Advance):
+            return replace(job, batch=min(job.batch, self.process.node.world.plan.batch_events))
+        return job
+
     def _greeted(self, hello: PeerHello) -> None:
-        self.lane = Lane(self.process.context, self.peer.site, Filter(hello.scope))
+        self.lane = Lane(self.process.context, self.peer.site, Filter(hello.scope, hello.features))
         self.process.met.add(self.peer.site)
         self.process.unknown_to.discard(self.peer.site)
+        self.process.tell_links()
 
     def _introduce(self, records: tuple[bytes, ...]) -> None:
         context, peer = self.process.context, self.peer
@@ -175,13 +194,17 @@ class End:
 
         self._submit("introduce", judge, judged)
 
-    def _rolled_back(self, claimed: object) -> None:
+    def _not_introduced(self) -> None:
+        if not self._admitted:
+            self.side.close(CloseCode.NOT_A_MEMBER, "not a member, and not introduced")
+
+    def _rolled_back(self, claimed: object, everything: bool) -> None:
         context, peer = self.process.context, self.peer.site
         if claimed is not None:
             self.process.rolled_back(peer)
         self._submit(
             "ask own history",
-            lambda: links.ask_own_history(context, peer, PATH),
+            lambda: links.ask_own_history(context, peer, PATH, everything=everything),
             lambda asked: self._carry_out(self.session.requests(asked, self._now_ms)),
         )
 

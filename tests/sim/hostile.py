@@ -10,6 +10,7 @@ from support.mesh_context import START_MS
 from support.records import site_key
 
 from meshnode.errors import CloseCode
+from meshnode.model.frames import FEATURE_LIVE
 from sim.chance import Chance
 from sim.lies import Lies
 from sim.network import Host, Side
@@ -20,6 +21,7 @@ from sim.watch import Violation
 if TYPE_CHECKING:
     from sim.world import World
 
+FEATURES: Final = (FEATURE_LIVE,)  # that it knows
 MANNERS: Final = ("acks", "acks", "acks all as rejected", "never acks", "acks what was not sent", "naks", "acks twice")
 
 
@@ -94,6 +96,7 @@ class Liar:
         self._manner = self._chance.pick(MANNERS)
         self._epoch = self._chance.data(8)
         self._no = 0
+        self._features = self._chance.some(FEATURES, 0.5)
         self._buffers = {"control": b"", "events": b""}
         hostile.world.note(f"hostile links to {side.peer.number}: {self._manner}")
         self._greet()
@@ -111,9 +114,9 @@ class Liar:
     def events(self, data: bytes) -> None:
         """Bytes of the peer's event stream."""
         for frame, cbor in self._take("events", data):
-            if frame["t"] in ("batch", "records", "answered"):
+            if frame["t"] in ("batch", "live", "records", "answered"):
                 self._answer(frame, cbor)
-            if frame["t"] == "batch":
+            if frame["t"] in ("batch", "live"):
                 self._lies.overheard.extend(frame.get("events", ()))
                 del self._lies.overheard[:-100]
 
@@ -185,7 +188,7 @@ class Liar:
                 "wall": now_ms,
                 "hlc": [now_ms, 0],
                 "scope": [],
-                "features": self._hostile.world.features_of(self._chance),
+                "features": self._features,
                 "inbound": inbound,
                 "max_hlc": self._lies.max_hlc(),
             }
@@ -213,14 +216,15 @@ class Liar:
         self._wait()
 
     def _offer_events(self) -> None:
-        self._offer("batch", events=self._lies.events(self.side.peer.number))
+        kind = "live" if self._features and self._chance.hit(0.3) else "batch"
+        self._offer(kind, events=self._lies.events(self.side.peer.number))
 
     def _offer_records(self) -> None:
         self._offer("records", records=self._lies.records())
 
     def _offer(self, kind: str, **fields: Any) -> None:
         self._no += 1
-        if kind == "batch":
+        if kind in ("batch", "live"):
             fields["clock"] = self._lies.clock(self._no)
         self._show({"t": kind, "epoch": self._epoch, "no": self._no, **fields})
 

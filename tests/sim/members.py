@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from meshnode.engine.authority import issue_retirement, issue_role, issue_vouch
@@ -30,6 +30,7 @@ class Members:
         self._world = world
         self._chance: Chance = world.chance.branch("members")
         self._next = len(world.nodes) + 1
+        self._retired: set[int] = set()  # by number: the record may be lost since with a disk, or known to who is down
         self.kinds: dict[str, Callable[[], None]] = {
             "let a device in": self._let_in,
             "give a role": self._give_role,
@@ -70,7 +71,7 @@ class Members:
         def join() -> None:
             with context.transaction() as tx:
                 joiner.shown = tuple(all_records(tx))
-            near = self._chance.shuffled(world.live())[: self._chance.between(1, 2)]
+            near = self._chance.shuffled(self._reliable(world.live()))[: self._chance.between(1, 2)]
             world.nodes.append(joiner)
             joiner.boot()
             if world.is_peaceful:
@@ -96,16 +97,24 @@ class Members:
 
     def _issue_retirement(self, subject: Host) -> None:
         process = self._authority()
-        if process is None or not self._world.network.holds_without(self._world.live(), subject):
+        if process is None:
             return
         back_us = self._chance.pick((None, 0, 2 * SECOND, 15 * SECOND))
         context, site = process.context, subject.site
         cutoff = None if back_us is None else Hlc(process.wall_ms() - back_us // 1000, 0)
-        self._issue(
-            f"retires node {subject.number} from {cutoff}",
-            lambda tx: issue_retirement(context, tx, site, cutoff=cutoff),
-            self._shake,
-        )
+
+        def issue(tx: Tx) -> bytes:
+            left = [node for node in self._world.members() if node is not subject]
+            if not self._world.network.holds_together(left, self._reliable(left)):
+                raise MeshError("others would lose each other")
+            self._retired.add(subject.number)
+            return issue_retirement(context, tx, site, cutoff=cutoff)
+
+        self._issue(f"retires node {subject.number} from {cutoff}", issue, self._shake)
+
+    def _reliable(self, nodes: Iterable[Node]) -> list[Node]:
+        """Those that nobody can turn away."""
+        return [node for node in nodes if node.number not in self._retired]
 
     def _shake(self) -> None:
         for node in self._chance.some(self._world.nodes, 0.4):

@@ -219,17 +219,23 @@ class Network:
         """The pairs that look for each other."""
         return list(self._edges)
 
-    def holds_without(self, hosts: Iterable[Host], gone: Host) -> bool:
-        """Whether these hosts, at least two, still reach each other when one of them is gone."""
-        left = {host.number for host in hosts} - {gone.number}
+    def holds_together(self, hosts: Iterable[Host], through: Iterable[Host]) -> bool:
+        """Whether these hosts, at least two, reach each other by way of some of them."""
+        listed, relays = list(hosts), list(through)
+        return len(listed) > 1 and len(self.reached(listed, relays[:1], through=relays)) == len(listed)
+
+    def reached(self, hosts: Iterable[Host], starts: Iterable[Host], *, through: Iterable[Host]) -> set[int]:
+        """Which of these hosts, by number, something comes to that starts at some and is passed on by some."""
+        left, relays = {host.number for host in hosts}, {host.number for host in through}
         reached: set[int] = set()
-        waiting = sorted(left)[:1]
+        waiting = sorted({host.number for host in starts} & left)
         while waiting:
             at = waiting.pop()
             reached.add(at)
-            near = [pair[at == pair[0]] for pair in self._edges if at in pair]
-            waiting += [number for number in near if number in left - reached]
-        return len(left) > 1 and reached == left
+            if at in relays:
+                near = [pair[at == pair[0]] for pair in self._edges if at in pair]
+                waiting += [number for number in near if number in left - reached]
+        return reached
 
     def is_cut(self, direction: Direction) -> bool:
         """Whether nothing gets through."""

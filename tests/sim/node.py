@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -115,14 +115,14 @@ class Node:
             self.process.database.close()
         self.disk.close()
 
-    def restore(self, copy: Copy) -> None:
-        """Another copy of the database is put in place while no process runs."""
+    def restore(self, copy: Copy, dropped: Iterable[str] = ()) -> None:
+        """Another copy of the database is put in place while no process runs; it was told before to leave these out."""
         assert self.process is None
         self.disk.replace(copy)
         self.disks += 1
         self.replaced_us = self.world.schedule.now_us
         self.world.watch.restored(self)
-        self.dropped.clear()
+        self.dropped = set(dropped)
         self.world.happened["another disk"] += 1
         self.note(f"has database number {self.disks}")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from meshnode.limits import BATCH_EVENTS, LIVE_BACKLOG, OFFER_WAIT_MS
 from sim.chance import Chance
 from sim.network import Direction, Weather
 from sim.schedule import MS, SECOND
@@ -30,10 +31,8 @@ TROUBLE: Final = (  # a kind, how many of the runs have it, how often at most in
     ("retire a member", 0.3, 2),
     ("change a scope", 0.15, 3),
 )
-LOSES_HISTORY: Final = {
-    "compact",
-    "retire a member",
-}  # not both: what was compacted does not come back (`compact`'s cost)
+TAKES_BACK: Final = {"retire a member", "give a role"}
+"""What an event superseded comes back with these, unless it was compacted, or never asked for (feature `covering`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +48,22 @@ class Plan:
     job_us: int  # mean time of a job on the writer
     sync_us: int  # mean time until what it committed is on the disk
     event_us: int = 0  # what each event of a batch adds to that
+    batch_events: int = BATCH_EVENTS  # what a frame holds at most: small ones make a long way of a short log
+    live_backlog: int = LIVE_BACKLOG  # positions ahead of a cursor from which own new events go ahead of them
+    mixed: bool = False  # whether some devices are older ones, now and then, which list fewer features
+    offer_wait_ms: int = OFFER_WAIT_MS  # that an event waits for its author before it is offered
     trouble: tuple[tuple[str, int], ...]  # what goes wrong, and how often (`trouble.Trouble`)
 
     @property
     def compacts(self) -> bool:
         """Whether nodes drop events that no row needs."""
         return any(name == "compact" and times for name, times in self.trouble)
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether somebody who left a table out asks for its history, not only for what its rows need."""
+        names = {name for name, _ in self.trouble}
+        return "change a scope" in names and not TAKES_BACK.isdisjoint(names)
 
 
 def plan_of(seed: int) -> Plan:
@@ -66,6 +75,7 @@ def plan_of(seed: int) -> Plan:
     if hostile:
         edges += tuple((HOSTILE, number) for number in chance.shuffled(range(1, members + 1))[:2])
     rough = chance.hit(0.5)
+    bounds = Chance(seed, "bounds")
     return Plan(
         members=members,
         hostile=hostile,
@@ -75,14 +85,18 @@ def plan_of(seed: int) -> Plan:
         bursts=chance.between(10, 25),
         job_us=chance.pick((2 * MS, 10 * MS, 50 * MS)),
         sync_us=chance.pick((1 * MS, 5 * MS, 40 * MS)),
+        batch_events=bounds.pick((BATCH_EVENTS, BATCH_EVENTS, 1, 3, 12)),
+        live_backlog=bounds.pick((LIVE_BACKLOG, LIVE_BACKLOG, 0, 3, 12)),
+        mixed=bounds.hit(0.2),
+        offer_wait_ms=bounds.pick((OFFER_WAIT_MS, OFFER_WAIT_MS, 50, 500, 3_000)),
         trouble=_trouble(chance),
     )
 
 
 def _trouble(chance: Chance) -> tuple[tuple[str, int], ...]:
     trouble = {name: chance.between(1, most) for name, often, most in TROUBLE if chance.hit(often)}
-    if trouble.keys() >= LOSES_HISTORY:
-        del trouble["compact"]
+    if not TAKES_BACK.isdisjoint(trouble):
+        trouble.pop("compact", None)
     return tuple(trouble.items())
 
 

@@ -12,8 +12,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from unittest.mock import patch
 
 from meshnode.codec import cose
+from meshnode.engine import staging
+from meshnode.sync import waiting
+from sim.plan import Plan, plan_of
 from sim.tables import memory_folder
 from sim.watch import Violation
 from sim.world import World
@@ -51,9 +55,25 @@ def remembered_signatures() -> Iterator[None]:
         cose.verify = computed  # type: ignore[attr-defined]
 
 
+@contextmanager
+def bounds_of(plan: Plan) -> Iterator[None]:
+    """Limits that a run is too short to come to, as small as its plan has them."""
+    with (
+        patch.object(staging, "LIVE_BACKLOG", plan.live_backlog),
+        patch.object(waiting, "OFFER_WAIT_MS", plan.offer_wait_ms),
+    ):
+        yield
+
+
 def run_seed(seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
     """One run, from its seed alone."""
-    with memory_folder() as folder, remembered_signatures(), closing(World(seed, Path(folder), tell)) as world:
+    plan = plan_of(seed)
+    with (
+        memory_folder() as folder,
+        remembered_signatures(),
+        bounds_of(plan),
+        closing(World(seed, Path(folder), tell, plan=plan)) as world,
+    ):
         checker = failure = where = ""
         try:
             world.run()

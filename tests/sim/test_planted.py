@@ -24,11 +24,12 @@ SEEN_BY: Final[dict[str, tuple[set[str], tuple[int, ...]]]] = {
     "watermark over a hole": ({"WatermarksTrue"}, (7, 6)),
     "re-offer set not durable": ({"CursorsBehindPeers", "Convergence"}, (15, 7)),
     "records after events": ({"RecordsFirst", "CursorsBehindPeers", "WatermarksTrue"}, (12, 13)),
+    "decline of a merely offered id": ({"CursorsBehindPeers"}, (1,)),
     "frontier slot merged from a peer": ({"FrontierIsOurs"}, (1, 6)),
     "resume from a pruned frame": ({"CursorsBehindPeers"}, (45, 12)),
     # Further ones: every checker has to see something.
     "clock not kept": ({"ClocksRise", "CheckIsClean"}, (1,)),
-    "log cut at a start": ({"NothingAcknowledgedIsLost", "CursorsBehindPeers", "CheckIsClean"}, (1,)),
+    "log cut at a start": ({"NothingAcknowledgedIsLost", "CursorsBehindPeers", "CheckIsClean"}, (10, 19)),
     "acks kept for ever": ({"Bounded"}, (1,)),
     "requests never answered": ({"Settled"}, (1,)),
     "groups stand still": ({"HonestGroupsMove"}, (1,)),

@@ -79,19 +79,19 @@ class Trouble:
         """A backup is made, and some time later it is put in place of the database."""
         process = self._running()
         if process is not None and not process.writer.unsure:
-            node, copy = process.node, process.node.disk.settled()
-            self._world.schedule.after(self._chance.spread(4 * SECOND), lambda: self._replace(node, copy))
+            node, copy, dropped = process.node, process.node.disk.settled(), tuple(process.node.dropped)
+            self._world.schedule.after(self._chance.spread(4 * SECOND), lambda: self._replace(node, copy, dropped))
 
     def _lose_the_disk(self) -> None:
         node = self._chance.pick(self._world.nodes)
         self._replace(node, node.first_copy())
 
-    def _replace(self, node: Node, copy: Copy) -> None:
+    def _replace(self, node: Node, copy: Copy, dropped: tuple[str, ...] = ()) -> None:
         if self._world.is_peaceful:
             return
         if node.process is not None:
             self._world.crash(node)
-        node.restore(copy)
+        node.restore(copy, dropped)
 
     # --- clocks
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from support.store_jobs import Job
 
+from meshnode.model.frames import FEATURE_COVERING
 from meshnode.sync.effects import Commit
 from sim.books import Books
 from sim.network import Side
@@ -84,6 +85,8 @@ class Watch:
     def booted(self, node: Node) -> None:
         """A process started."""
         self.books.reread(node)
+        if FEATURE_COVERING in node.world.features:
+            self.books.thinned |= node.dropped
         for checker in self._checkers:
             checker.booted(node)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from meshnode.model.frames import FEATURE_COVERING, FEATURES
 from sim.chance import Chance
 from sim.checkers import CHECKERS
 from sim.hostile import Hostile
@@ -72,14 +73,18 @@ class World:
         """Everybody who has links."""
         return [*self.nodes] if self.hostile is None else [*self.nodes, self.hostile]
 
-    def live(self) -> list[Node]:
-        """The members that have to be equal in the end: those that nobody knows to be retired."""
-        running = [node for node in self.nodes if node.process is not None]
+    def members(self) -> list[Node]:
+        """The honest ones that nobody knows to be retired, whether a process of theirs runs or not."""
+        running = [node.running for node in self.nodes if node.is_up]
         return [
             node
-            for node in running
-            if all(other.running.context.membership.retired(node.site) is None for other in running)
+            for node in self.nodes
+            if all(process.context.membership.retired(node.site) is None for process in running)
         ]
+
+    def live(self) -> list[Node]:
+        """The members that run: those that have to be equal in the end."""
+        return [node for node in self.members() if node.is_up]
 
     def _let_trouble_come(self) -> None:
         chance = self.chance.branch("moments")
@@ -109,9 +114,16 @@ class World:
         """Whether somebody writes to tables that nobody has."""
         return self.hostile is not None
 
-    def features_of(self, chance: Chance) -> list[str]:
-        """Features that somebody lists."""
-        return []
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What honest members may list."""
+        return tuple(each for each in FEATURES if each != FEATURE_COVERING or not self.plan.keeps_history)
+
+    def features_of(self, node: Node) -> tuple[str, ...]:
+        """What one lists from its last start on: in some runs there are older versions, put in place and taken back."""
+        if not self.plan.mixed:
+            return self.features
+        return tuple(self.chance.branch(f"features {node.number} {node.boots}").some(self.features, 0.6))
 
     def note(self, text: str) -> None:
         """A line of the trace."""
