@@ -47,9 +47,14 @@ def table_request(context: Context, schema: str, table: str, *, covering: bool) 
     )
 
 
+def site_request(context: Context, site: bytes) -> Request:
+    """A request for the events of a site, with an id of its own."""
+    return Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_SITE, site=site)
+
+
 def ask_site(context: Context, tx: Tx, peer_no: int, site: bytes) -> None:
     """Ask one peer for a site's events, unless it is asked for them already."""
-    _ask_once(tx, peer_no, Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_SITE, site=site))
+    _ask_once(tx, peer_no, site_request(context, site))
 
 
 def ask_everything(context: Context, tx: Tx, peer_no: int) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from meshnode import limits
 from meshnode.codec.cose_key import public_to_cose
 from meshnode.engine import takeback
+from meshnode.engine.asking import site_request, table_request
 from meshnode.engine.context import Context
-from meshnode.model.frames import REQUEST_ID_BYTES, WHAT_SITE, WHAT_TABLE, Request, encode_frame
+from meshnode.model.frames import Request, encode_frame
 from meshnode.model.member import Member, acceptable_beyond
 from meshnode.model.membership import Membership
+from meshnode.model.scope import WILDCARD
 from meshnode.store import history
 from meshnode.store import records as rows
 from meshnode.store.database import Tx
@@ -57,5 +59,5 @@ def _request_history(context: Context, tx: Tx, sites: Sequence[bytes]) -> None:
 def _requests(context: Context, sites: Sequence[bytes]) -> Iterable[Request]:
     """One per site; for more sites than one peer need remember, one for everything."""
     if len(sites) > limits.REQUESTS_PER_PEER // 2:
-        return [Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_TABLE, schema="*", table="*")]
-    return [Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_SITE, site=site) for site in sites]
+        return [table_request(context, WILDCARD, WILDCARD, covering=False)]
+    return [site_request(context, site) for site in sites]
