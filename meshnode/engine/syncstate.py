@@ -17,7 +17,7 @@ from meshnode.model.delivery import InboundStream
 from meshnode.model.frames import Request
 from meshnode.store import backfills, delivery, inbound, meta, offers, reoffers
 from meshnode.store.backfills import Wanted
-from meshnode.store.backlog import events_open, oldest_after, records_after
+from meshnode.store.backlog import events_open, oldest_after, own_number, records_after
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Outbound, StagedRow, Stream
 
@@ -100,10 +100,16 @@ def _sending(tx: Tx, stream: Stream, state: SyncState) -> list[StagedRow]:
 def _next(tx: Tx, stream: Stream, outbound: Outbound, staged: Sequence[StagedRow], allowed: TableFilter) -> None:
     """What would be staged next, without staging it; CorruptStateError says what stops it."""
     cursor = staged[-1].cursor_after if staged else outbound.cursor
+    offered = staged[-1].offer_cursor_after if staged else outbound.offer_cursor
+    last = meta.read_counter(tx, meta.NEXT_POSITION) - 1
     offers.records_after(tx, staged[-1].record_cursor_after if staged else outbound.record_cursor)
     offers.records_at(tx, reoffers.due(tx, stream, reoffers.RECORD, BATCH_EVENTS))
     offers.events_at(tx, reoffers.due(tx, stream, reoffers.EVENT, BATCH_EVENTS), allowed)
-    offers.events_after(tx, cursor, stream.no, allowed, meta.read_counter(tx, meta.NEXT_POSITION) - 1)
+    own_no = None if offered is None else own_number(tx)
+    offers.events_after(tx, cursor, stream.no, allowed, last, author_no=own_no)
+    if offered is not None and own_no is not None:
+        others = offers.foreign_after(tx, offered, last, (own_no, stream.no), allowed)
+        next((event for _, event in others if event is not None), None)
 
 
 def _asked(tx: Tx, stream: Stream) -> list[Request]:

@@ -135,7 +135,7 @@ def events_open(
 ) -> tuple[int, int]:
     """How many events the peer should get by now, and of others than this node those that wait to be offered."""
     policy = policies.read(reads)
-    own_no, others_from = _own_number(reads), _others_from(at)
+    own_no, others_from = own_number(reads), _others_from(at)
     rows = reads.execute(
         "SELECT t.schema, t.name, t.class, s.site, n.events, n.recent FROM (SELECT table_no, site_no,"
         " count(*) AS events, sum(physical >= ?) AS recent FROM meshnode_log"
@@ -166,7 +166,7 @@ def events_open(
 
 def oldest_after(reads: Reads, stream: Stream, at: Outbound, allowed: Callable[[int, int | bytes], bool]) -> int | None:
     """The HLC in milliseconds of the first event beyond the cursors that the peer should get, of those looked at."""
-    own_no, others_from = _own_number(reads), _others_from(at)
+    own_no, others_from = own_number(reads), _others_from(at)
     rows = reads.execute(
         "SELECT table_no, physical, site_no = ? OR state = 2 OR position <= CASE WHEN site_no = ? THEN ? ELSE ? END"
         " FROM meshnode_log WHERE position > ? ORDER BY position LIMIT ?",
@@ -175,7 +175,8 @@ def oldest_after(reads: Reads, stream: Stream, at: Outbound, allowed: Callable[[
     return next((from_sql(row[1]) for row in rows if not row[2] and allowed(row[0], row[1])), None)
 
 
-def _own_number(reads: Reads) -> int | None:
+def own_number(reads: Reads) -> int | None:
+    """The number of this node's own site, None before it has one."""
     row = reads.execute(
         "SELECT s.no FROM meshnode_meta AS m JOIN meshnode_sites AS s ON s.site = m.value WHERE m.name = 'site'"
     ).fetchone()

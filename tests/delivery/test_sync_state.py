@@ -196,6 +196,31 @@ def test_what_cannot_be_read_of_our_stream_stops_it_alone_until_it_is_repaired(t
     assert wire.left.session.stopped == ""
 
 
+def test_an_event_to_be_offered_that_cannot_be_read_stops_the_stream_until_it_is_repaired(tmp_path: Path) -> None:
+    left, right, third = mesh(tmp_path, 3)
+    Wire(left, right).settle()
+    for end in list(left.ends):
+        end.wire.cut()
+    third.write("n1", "x")
+    settle([Wire(left, third)])
+    damage, repair = (each.replace("position = 2", "position = 1") for each in SENDING["log row"] if each)
+    left.query(damage)
+    before = left.query("SELECT offer_cursor FROM meshnode_outbound ORDER BY site_no")
+    (fault,) = state(left, right).faults
+    assert "Restore" in fault
+    left.write("n2", "x")
+    wire = Wire(left, right)
+    wire.settle()
+    assert wire.left.session.stopped == fault
+    assert right.rows().keys() == {"n2"}, "what this node wrote comes first"
+    assert left.query("SELECT offer_cursor FROM meshnode_outbound ORDER BY site_no") == before
+    left.query(repair)
+    later(left, CYCLE_MS)
+    wire.settle()
+    assert right.rows().keys() == {"n1", "n2"}
+    assert state(left, right).faults == []
+
+
 RECEIVING = {
     "high-water mark": ("UPDATE meshnode_inbound SET next = 'x'", "UPDATE meshnode_inbound SET next = 3"),
     "epoch": ("UPDATE meshnode_inbound SET epoch = CAST(epoch || x'00' AS BLOB)", None),
