@@ -15,6 +15,8 @@ RECORD_BYTES = 16 * KIB  # one record (profile §9)
 HELLO_BYTES = 64 * KIB  # the hello frame, sent by sites that are members but not yet known well (profile §12)
 INTRODUCE_BYTES = 64 * KIB  # the introduce frame, sent by a site that is no member yet (profile §7)
 DEFLATED_BYTES = 4 * MIB  # a deflated batch once unpacked; against a decompression bomb (profile §8)
+OFFER_EVENTS = 1024  # events named in one offer: each costs the receiver a look into its log (profile §14)
+LINKED_SITES = 64  # sites in one `links` frame, as many as a node has links (profile §14)
 LABEL_BYTES = 128  # `name`, `software` and `reason` in frames, in UTF-8 (profile §8)
 
 # --- Shape of an event (profile §4).
@@ -41,6 +43,13 @@ COMMIT_EVENTS = 256  # events in one receiving transaction, beyond its first fra
 STORED_ACK_WINDOWS = 2  # windows of acks kept to answer repeats byte for byte
 GENESIS_REWIND_MS = 60_000  # milliseconds between rewinds to genesis for one peer; against a peer that keeps forgetting
 CYCLE_MS = 30_000  # milliseconds at the latest between two sync cycles
+DEFLATE_FROM_BYTES = 1 * KIB  # events of a batch from which deflating is tried: a lone event hardly shrinks
+OFFER_WAIT_MS = 30_000  # milliseconds that an event waits to be offered while its author is linked to the peer
+LINKS_MS = 1_000  # milliseconds between two `links` frames of one node to one peer
+QUIET_WATERMARKS_MS = 120_000  # milliseconds that watermarks which only serve people wait at most to be told
+IDLE_WATERMARKS_MS = 3_000  # milliseconds after the last of them rose: then they are told before
+KNOWN_RANGES = 4096  # ranges of log positions remembered as held by one peer; the oldest are offered after all
+KNOWN_IDS = 4096  # events remembered as held by one peer before they are here; likewise
 FRONTIER_SITES = 256  # slots of the causal frontier; against invented identities (NEOTH)
 FRAME_NUMBER_MAX = 2**63 - 2  # a frame's number; the next one still is a signed 64-bit integer of SQLite
 COUNTER_MAX = 2**63 - 1  # where a frontier counter saturates

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from meshnode.engine.context import Context
 from meshnode.limits import REQUESTS_PER_PEER
 from meshnode.model.frames import REQUEST_ID_BYTES, WHAT_SITE, WHAT_TABLE, Request, encode_frame
@@ -47,10 +49,18 @@ def table_request(context: Context, schema: str, table: str, *, covering: bool) 
 
 def ask_site(context: Context, tx: Tx, peer_no: int, site: bytes) -> None:
     """Ask one peer for a site's events, unless it is asked for them already."""
+    _ask_once(tx, peer_no, Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_SITE, site=site))
+
+
+def ask_everything(context: Context, tx: Tx, peer_no: int) -> None:
+    """This copy was restored: ask one peer for all that it holds, unless it is asked for that already."""
+    _ask_once(tx, peer_no, table_request(context, WILDCARD, WILDCARD, covering=False), restored=True)
+
+
+def _ask_once(tx: Tx, peer_no: int, wanted: Request, *, restored: bool = False) -> None:
     asked = [read_request(body) for _, number, body in history.requests(tx) if number == peer_no]
-    if not any(request is not None and (request.what, request.site) == (WHAT_SITE, site) for request in asked):
-        request = Request(id=context.env.random_bytes(REQUEST_ID_BYTES), what=WHAT_SITE, site=site)
-        history.add_request(tx, request.id, peer_no, encode_frame(request))
+    if not any(request is not None and replace(request, id=wanted.id) == wanted for request in asked):
+        history.add_request(tx, wanted.id, peer_no, encode_frame(wanted), restored=restored)
 
 
 def withdraw(tx: Tx, schema: str, table: str) -> None:

@@ -138,11 +138,11 @@ def _scan(context: Context, tx: Tx, stream: Stream, backfill: Backfill, tables: 
     author = context.sites.find(tx, wanted.author) if wanted.author else None
     if wanted.author and author is None:
         return None
-    found, seen = [], 0
+    own_no, found, seen = context.sites.number(tx, context.site), [], 0
     for position, table_no, site_no, state in log.outline_after(tx, scanned, backfill.last, offers.SCAN_ROWS):
         scanned, seen = position, seen + 1
         wants = author in (None, site_no) and table_no in tables and state != log.UNRESOLVED
-        if wants and _comes_again(backfill, stream, position, site_no):
+        if wants and _comes_again(backfill, stream, own_no, position, site_no):
             found.append(position)
     reoffers.add(tx, stream, reoffers.EVENT, found, waiting=False)
     return _POSITION.pack(scanned) if seen == offers.SCAN_ROWS else None
@@ -159,7 +159,8 @@ def _cover(context: Context, tx: Tx, stream: Stream, backfill: Backfill, tables:
         coverage.gather(tx, tables, backfill.last)
         return backfill.place
     places = coverage.after(tx, walk.place)
-    found = [place.position for place in places if _is_needed(tx, stream, backfill, walk, place)]
+    own_no = context.sites.number(tx, context.site)
+    found = [place.position for place in places if _is_needed(tx, stream, backfill, walk, place, own_no)]
     reoffers.add(tx, stream, reoffers.EVENT, found, waiting=False)
     if len(places) == BATCH_EVENTS:
         walk.stored = _pack(walk.place)
@@ -170,7 +171,7 @@ def _cover(context: Context, tx: Tx, stream: Stream, backfill: Backfill, tables:
     return None
 
 
-def _is_needed(tx: Tx, stream: Stream, backfill: Backfill, walk: _Walk, place: Placed) -> bool:
+def _is_needed(tx: Tx, stream: Stream, backfill: Backfill, walk: _Walk, place: Placed, own_no: int) -> bool:
     if place.row != walk.place.row:
         walk.needed.clear()
     walk.place = place
@@ -183,14 +184,14 @@ def _is_needed(tx: Tx, stream: Stream, backfill: Backfill, walk: _Walk, place: P
     key = (table_no, event.key_bytes)
     if key not in walk.needed:
         walk.needed[key] = Needed(acceptance)
-    return walk.needed[key].needs(event.columns) and _comes_again(backfill, stream, place.position, site_no)
+    return walk.needed[key].needs(event.columns) and _comes_again(backfill, stream, own_no, place.position, site_no)
 
 
-def _comes_again(backfill: Backfill, stream: Stream, position: int, site_no: int) -> bool:
+def _comes_again(backfill: Backfill, stream: Stream, own_no: int, position: int, site_no: int) -> bool:
     """What the stream has passed, and in answer to a request the peer's own events, which it never carries."""
     if site_no == stream.no:
         return backfill.wanted.own
-    return position <= backfill.passed
+    return position <= (backfill.passed if site_no == own_no else backfill.passed_others)
 
 
 def _pack(place: Placed) -> bytes:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from meshnode.engine.environment import Environment
+from meshnode.engine.known import Known
 from meshnode.model.hlc import Hlc
 from meshnode.model.membership import Membership
 from meshnode.model.site import SiteKey
@@ -125,6 +126,7 @@ class Context:
         self.sites = SiteNumbers()
         self.tables = TableNumbers()
         self.notices = NoticeBook()
+        self._known: dict[tuple[int, str], Known] = {}
         self._newest: dict[int, Hlc] = {}
         self._destinations: dict[int, Destination | None] = {}
         self.schema_version = self._followed_version  # what a failed transaction looked at is looked at again
@@ -233,6 +235,17 @@ class Context:
         before = self._newest.get(site_no)
         if before is None or hlc > before:
             self._newest[site_no] = hlc
+
+    def known(self, stream: tuple[int, str]) -> Known:
+        """What is remembered of the peer of a stream beside what is stored."""
+        known = self._known.get(stream)
+        if known is None:
+            known = self._known[stream] = Known()
+        return known
+
+    def forget_known(self, stream: tuple[int, str]) -> None:
+        """The peer may be another one by now, or the stream begins anew."""
+        self._known.pop(stream, None)
 
     def take_position(self) -> int:
         """The next position of the log; never given out again (profile §1)."""

@@ -17,9 +17,10 @@ from meshnode.engine.keyring import Keyring
 from meshnode.engine.membership import add_records
 from meshnode.engine.outbox import stream_of
 from meshnode.engine.verify import Checked, verify_untrusted
+from meshnode.engine.wanted import wanted
 from meshnode.engine.whole import read_whole
 from meshnode.model.delivery import Adopt, Committed, Received, StoredAck
-from meshnode.model.frames import Ack, Answered, Batch, Live, Records, WatermarkEntry, encode_frame
+from meshnode.model.frames import Ack, Answered, Batch, Live, Offer, Records, WatermarkEntry, encode_frame
 from meshnode.model.hlc import ZERO
 from meshnode.model.scope import Scope
 from meshnode.model.verdict import Judgement, Verdict
@@ -36,6 +37,7 @@ class _Outcome:
     rejected: tuple[int, ...] = ()
     held: int = 0
     dropped: int = 0
+    wanted: tuple[int, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -130,6 +132,7 @@ def _receive(
         next_no + len(fresh),
         (*repeats, *_store_acks(work, epoch)),
         added=work.added or claimed,
+        offered=any(outcome.wanted is not None for outcome in work.outcomes),
         claimed=claimed,
         membership_changed=work.membership_changed,
         answered=tuple(work.answered),
@@ -169,6 +172,7 @@ def _commit_batches(work: _Work, frames: Sequence[Received], *, author_stream: b
                 batch.events, mesh_id=context.mesh_id, keyring=context.membership, generation=context.generation
             )
         checked.extend(known)
+    first = context.next_position
     judged = commit_events(
         context,
         work.tx,
@@ -178,6 +182,8 @@ def _commit_batches(work: _Work, frames: Sequence[Received], *, author_stream: b
         peer=work.stream.peer,
         whole=read_whole(work.tx, work.stream),
     )
+    if context.next_position > first:
+        context.known(work.stream.key).holds.add(first, context.next_position - 1)
     judgements = iter(judged)
     clock: dict[bytes, int] = {}
     for frame, batch in zip(frames, batches, strict=True):
@@ -213,6 +219,9 @@ def _commit_other(work: _Work, frame: Received) -> None:
         if inbound.remove_request(work.tx, work.stream, frame.content.id):
             work.answered.append(frame.content.id)
         work.outcomes.append(_Outcome(frame))
+    elif isinstance(frame.content, Offer):
+        indexes = wanted(work.context, work.tx, work.stream, frame.content)
+        work.outcomes.append(_Outcome(frame, wanted=indexes))
 
 
 def _store_acks(work: _Work, epoch: bytes) -> list[StoredAck]:
@@ -230,6 +239,7 @@ def _store_acks(work: _Work, epoch: bytes) -> list[StoredAck]:
                     rejected=outcome.rejected,
                     held=outcome.held,
                     dropped=outcome.dropped,
+                    wanted=outcome.wanted,
                 )
             ),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshnode.engine.asking import ask_site
+from meshnode.engine.asking import ask_everything, ask_site
 from meshnode.engine.context import Context
 from meshnode.engine.identity import ask_if_resumed
 from meshnode.engine.outbox import reopen, stream_of
@@ -27,6 +27,7 @@ def open_link(context: Context, peer: bytes, path: str) -> LinkState:
     """
     with context.transaction() as tx:
         stream = stream_of(context, tx, peer, path)
+        context.forget_known(stream.key)
         link = meta.read_counter(tx, _LINKS)
         meta.write(tx, _LINKS, link + 1)
         admitted = frontier.admit(tx, context.site, peer)
@@ -54,11 +55,16 @@ def outstanding_requests(context: Context, peer: bytes, path: str) -> tuple[byte
         return inbound.requests(tx, stream_of(context, tx, peer, path))
 
 
-def ask_own_history(context: Context, peer: bytes, path: str) -> tuple[bytes, ...]:
-    """This node was restored from an old copy: ask the peer for our own events; returns all that is asked of it."""
+def ask_own_history(context: Context, peer: bytes, path: str, *, everything: bool = False) -> tuple[bytes, ...]:
+    """This node was restored from an old copy: ask the peer for our own events; returns all that is asked of it.
+
+    For `everything` where the peer does not offer what our lost stream told it that we had (profile §14).
+    """
     with context.transaction() as tx:
         stream = stream_of(context, tx, peer, path)
         ask_site(context, tx, stream.no, context.site)
+        if everything:
+            ask_everything(context, tx, stream.no)
         context.surface(tx, "rolled-back", peer, "it knows later events of this device than are here: asked for them")
         return inbound.requests(tx, stream)
 

@@ -1,4 +1,7 @@
-"""Which events a peer may get: the scope it asked for, within our policy (profile §8; NEOTH, content and privacy)."""
+"""Which events a peer may get, and how: the scope it asked for within our policy, and the agreed features.
+
+Sources: profile §8; NEOTH, content and privacy.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshnode.engine.context import Context
+from meshnode.model.frames import FEATURE_OFFER
 from meshnode.model.policy import DAY_MS, NEVER, Policy, TableClass
 from meshnode.model.scope import Scope
 from meshnode.store import policies
@@ -20,6 +24,12 @@ class Filter:
     """What a peer asked for on one link; the node's own policy is read anew for every staging and resend."""
 
     scope: Scope = field(default_factory=Scope)
+    features: frozenset[str] = frozenset()  # agreed with the peer: how events are sent to it
+
+    @property
+    def offers(self) -> bool:
+        """Whether events of others are offered before they are sent (profile §14)."""
+        return FEATURE_OFFER in self.features
 
 
 class TableFilter:
@@ -28,7 +38,7 @@ class TableFilter:
     __slots__ = ("_budget_ms", "_expires_ms", "_now_ms", "_offered", "_oldest", "_policy", "_tx", "text")
 
     def __init__(self, tx: Tx, offered: Filter, policy: Policy, generation: int, now_ms: int) -> None:
-        self.text = f"{generation}{list(offered.scope.patterns)!r}"
+        self.text = f"{generation}{list(offered.scope.patterns)!r}{sorted(offered.features)!r}"
         self._tx = tx
         self._offered = offered
         self._policy = policy

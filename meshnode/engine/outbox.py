@@ -6,12 +6,13 @@ moves a cursor, and only past frames that a matching ack settled or, with nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from meshnode.engine.context import Context
+from meshnode.engine.known import Known
 from meshnode.engine.live import Ahead
 from meshnode.engine.offer import Filter, TableFilter
 from meshnode.engine.staging import Staging
@@ -29,6 +30,7 @@ from meshnode.store.watermarks import Watermark, all_watermarks
 REPLACED_KEPT: Final = 64  # frames of earlier epochs that a peer may stand at
 GENESIS: Final = "genesis"
 SETTLED: Final = "settled"
+PASSED_ROWS: Final = 512  # log rows that a cursor passes before that alone is written
 
 
 def stream_of(context: Context, tx: Tx, peer: bytes, path: str) -> Stream:
@@ -51,50 +53,73 @@ def advance(
     batch: int = BATCH_EVENTS,
     live_after: int = 0,
     live_room: int = 0,
+    linked: frozenset[bytes] | None = None,
+    offer_to: int = 0,
 ) -> Advanced | None:
-    """Settle acks in order, then stage at most `room` frames; returns every frame above `known_no`.
+    """Settle acks in order, then stage at most `room` frames of `batch` events; returns every frame above `known_no`.
 
-    A frame gets at most `batch` events. At most `live_room` further frames go ahead of a backlog, with own events
-    beyond `live_after` (`engine.live`).
-
-    CorruptStateError where something that is to be staged cannot be read: what was acknowledged is settled all the
-    same, and the cursor stays before it.
+    At most `live_room` more go ahead of a backlog, own events beyond `live_after` (`engine.live`). `linked` is whom the
+    peer is linked to, None before it said so; `offer_to` the position up to which all is to be offered (profile §14).
+    CorruptStateError where what is to be staged cannot be read: acks settle all the same, the cursor stays before it.
     """
     with context.transaction() as tx:
         stream = stream_of(context, tx, peer, path)
-        before = delivery.read_outbound(tx, stream)
-        if before is None or before.epoch != epoch:
+        found = _settled(context, tx, stream, epoch, settled)
+        if found is None:
             return None
-        staged = delivery.read_staged(tx, stream, before)
-        outbound = _settle(tx, stream, before, staged, settled)
-        if outbound is None:
-            return None
+        before, outbound, known = found
         if retry:
             reoffers.start_cycle(tx, stream, outbound.cursor)
-        known = [each for each in staged if each.no > outbound.settled_no]
         frames = delivery.read_frames(tx, stream, [each for each in known if each.no > known_no])
-        staging = Staging(context, tx, stream, outbound, offered, batch=batch)
+        if known and offered.offers is (outbound.offer_cursor is None):
+            room = live_room = 0  # first settles what was staged the other way
+        outbound = outbound if known else _in_mode(outbound, offers=offered.offers)
+        staging = Staging(context, tx, stream, outbound, offered, batch=batch, linked=linked, offer_to=offer_to)
         staging.follow(known)
-        live = sum(each.staged.live for each in frames)
-        ahead = Ahead(live_after, max(live_room - live, 0))
-        more, fault = _fill(context, tx, staging, max(room - len(frames) + live, 0), ahead)
+        ahead = Ahead(live_after, live_room)
+        more, fault = _fill(context, tx, stream, staging, frames, room, ahead)
         if not known and not staging.frames and fault is None:
-            outbound = replace(outbound, cursor=staging.cursor, record_cursor=staging.record_cursor)
-        if outbound != before:
+            outbound = staging.passed(outbound)
+        if _is_worth_writing(before, outbound, at_once=more or staging.passed_held):
             delivery.write_outbound(tx, stream, outbound)
-        told = _watermarks(context, tx, offered) if watermarks and staging.caught_up and fault is None else None
+        waits = staging.waiting
+        told = _watermarks(context, tx, offered, waits) if watermarks and staging.tells and fault is None else None
     if fault is not None:
         raise fault
-    return Advanced(outbound.settled_no, (*frames, *staging.frames), more, told, ahead.after)
+    all_frames = (*frames, *staging.frames)
+    return Advanced(outbound.settled_no, all_frames, more, told, ahead.after, staging.seen_to, bool(waits))
 
 
-def _fill(context: Context, tx: Tx, staging: Staging, room: int, ahead: Ahead) -> tuple[bool, CorruptStateError | None]:
-    """Stage; where something cannot be read, nothing of this staging is kept."""
+def _settled(
+    context: Context, tx: Tx, stream: Stream, epoch: bytes, settled: Sequence[Settlement]
+) -> tuple[Outbound, Outbound, list[StagedRow]] | None:
+    """The cursor before and after these acks, and what is in flight still; None where another link has the stream."""
+    before = delivery.read_outbound(tx, stream)
+    if before is None or before.epoch != epoch:
+        return None
+    staged = delivery.read_staged(tx, stream, before)
+    outbound = _settle(context, tx, stream, before, staged, settled)
+    return None if outbound is None else (before, outbound, [each for each in staged if each.no > outbound.settled_no])
+
+
+def _fill(
+    context: Context,
+    tx: Tx,
+    stream: Stream,
+    staging: Staging,
+    frames: Sequence[StagedFrame],
+    room: int,
+    ahead: Ahead,
+) -> tuple[bool, CorruptStateError | None]:
+    """Stage, within the room that `frames` leave; where something cannot be read, nothing of this staging is kept."""
+    live = sum(each.staged.live for each in frames)
+    ahead.room = max(ahead.room - live, 0)
     try:
         with tx.savepoint("meshnode_staging"):
-            return staging.fill(room, ahead), None
+            return staging.fill(max(room - len(frames) + live, 0), ahead), None
     except CorruptStateError as error:
         context.drop_coverages(tx)
+        context.forget_known(stream.key)
         return False, error
 
 
@@ -133,8 +158,11 @@ def reopen(context: Context, tx: Tx, stream: Stream) -> None:
     delivery.write_outbound(tx, stream, _another_epoch(context, tx, stream, before, SETTLED))
 
 
-def queue_answer(context: Context, peer: bytes, path: str, request: Request) -> bool:
-    """Begin to put what the peer asked for into its re-offer set; `answered` follows. False past the bound."""
+def queue_answer(context: Context, peer: bytes, path: str, request: Request, *, offers: bool = False) -> bool:
+    """Begin to put what the peer asked for into its re-offer set; `answered` follows. False past the bound.
+
+    Where the stream `offers`, an answer still has whole events: all that others wrote is put there.
+    """
     with context.transaction() as tx:
         stream = stream_of(context, tx, peer, path)
         passed, staged = _passed(tx, stream)
@@ -144,9 +172,11 @@ def queue_answer(context: Context, peer: bytes, path: str, request: Request) -> 
             return True
         if len(unanswered) >= REQUESTS_PER_PEER:
             return False
+        last = context.next_position - 1
         names = request.schema or WILDCARD, request.table or WILDCARD
         wanted = Wanted(*names, request.site or b"", covering=bool(request.covering), own=True)
-        backfills.add(tx, stream, wanted, passed=passed, last=context.next_position - 1)
+        others = last if offers else passed.others
+        backfills.add(tx, stream, wanted, passed=passed.own, passed_others=others, last=last)
         reoffers.add_answer(tx, stream, request.id)
         return True
 
@@ -158,23 +188,34 @@ def offer_again(context: Context, tx: Tx, schema: str, table: str) -> bool:
         try:
             passed, _ = _passed(tx, stream)
         except CorruptStateError:
-            passed = last  # it stands still for now; what it will carry as well then goes out twice
-        if passed:
-            backfills.add(tx, stream, Wanted(schema, table, covering=True), passed=passed, last=last)
+            passed = _Passed(last, last)  # it stands still for now; what it will carry as well then goes out twice
+        if any(passed):
+            wanted = Wanted(schema, table, covering=True)
+            backfills.add(tx, stream, wanted, passed=passed.own, passed_others=passed.others, last=last)
             begun = True
     return begun
 
 
-def _passed(tx: Tx, stream: Stream) -> tuple[int, list[StagedRow]]:
-    """The log position that a stream has passed, settled or not, and what is staged."""
+class _Passed(NamedTuple):
+    """The log positions that a stream has passed, settled or not: of what this node wrote, and of what others did."""
+
+    own: int
+    others: int
+
+
+def _passed(tx: Tx, stream: Stream) -> tuple[_Passed, list[StagedRow]]:
+    """How far a stream has come, and what is staged."""
     outbound = delivery.read_outbound(tx, stream)
     if outbound is None:
-        return 0, []
+        return _Passed(0, 0), []
     staged = delivery.read_staged(tx, stream, outbound)
-    return (staged[-1].cursor_after if staged else outbound.cursor), staged
+    cursor = staged[-1].cursor_after if staged else outbound.cursor
+    offered = staged[-1].offer_cursor_after if staged else outbound.offer_cursor
+    return _Passed(cursor, cursor if offered is None else offered), staged
 
 
 def _another_epoch(context: Context, tx: Tx, stream: Stream, before: Outbound | None, at: str) -> Outbound:
+    context.forget_known(stream.key)
     outbound = Outbound(context.env.random_bytes(EPOCH_BYTES))
     if before is None:
         return outbound
@@ -191,9 +232,14 @@ def _another_epoch(context: Context, tx: Tx, stream: Stream, before: Outbound | 
 
 
 def _settle(
-    tx: Tx, stream: Stream, outbound: Outbound, staged: Sequence[StagedRow], settled: Sequence[Settlement]
+    context: Context,
+    tx: Tx,
+    stream: Stream,
+    outbound: Outbound,
+    staged: Sequence[StagedRow],
+    settled: Sequence[Settlement],
 ) -> Outbound | None:
-    """Move the cursor past these frames, oldest first; None, with nothing written, where one does not match."""
+    """Move the cursors past these frames, oldest first; None, with nothing written, where one does not match."""
     by_no = {each.no: each for each in staged}
     matched: list[tuple[StagedRow, Settlement]] = []
     for ack in settled:
@@ -206,8 +252,10 @@ def _settle(
     for row, ack in matched:
         if row.items.kind == delivery.LIVE:
             continue  # the cursor comes by these positions and offers them again
-        positions = [row.items.positions[index] for index in ack.rejected if index < len(row.items.positions)]
-        reoffers.add(tx, stream, reoffers.kind_of(row.items), positions, waiting=True)
+        reoffers.add(tx, stream, reoffers.kind_of(row.items), _chosen(row, ack.rejected), waiting=True)
+        reoffers.add(tx, stream, reoffers.EVENT, _chosen(row, ack.wanted), waiting=False)
+        if row.items.kind == delivery.EVENTS_AGAIN:
+            _note_taken(context.known(stream.key), row, ack)
     if not matched:
         return outbound
     last = matched[-1][0]
@@ -218,8 +266,44 @@ def _settle(
         record_cursor=last.record_cursor_after,
         settled_no=last.no,
         settled_digest=last.digest,
+        offer_cursor=last.offer_cursor_after,
         replaces=(),
     )
+
+
+def _chosen(row: StagedRow, indexes: Sequence[int]) -> list[int]:
+    """The positions that an ack names by their indexes."""
+    return [row.items.positions[index] for index in indexes if index < len(row.items.positions)]
+
+
+def _note_taken(known: Known, row: StagedRow, ack: Settlement) -> None:
+    """What was sent whole before its turn needs no offer when that comes."""
+    if row.offer_cursor_after is None:
+        return
+    rejected = set(ack.rejected)
+    for index, position in enumerate(row.items.positions):
+        if index not in rejected and position > row.offer_cursor_after:
+            known.holds_at(position)
+
+
+def _in_mode(outbound: Outbound, *, offers: bool) -> Outbound:
+    """Begin to offer events of others, or stop it; nothing is in flight. What was only passed by one cursor waits."""
+    if offers is (outbound.offer_cursor is not None):
+        return outbound
+    if outbound.offer_cursor is None:
+        return replace(outbound, offer_cursor=outbound.cursor)
+    return replace(outbound, cursor=min(outbound.cursor, outbound.offer_cursor), offer_cursor=None)
+
+
+def _is_worth_writing(before: Outbound, after: Outbound, *, at_once: bool) -> bool:
+    """Where the stream offers, the cursors pass what it never carries all the time: that alone is stored rarely.
+
+    `at_once` where the next job has to go on from there, or `wait` is to see that the peer has something.
+    """
+    if before == after or at_once or before.offer_cursor is None or after.offer_cursor is None:
+        return before != after
+    passed = max(after.cursor - before.cursor, after.offer_cursor - before.offer_cursor)
+    return passed >= PASSED_ROWS or replace(before, cursor=after.cursor, offer_cursor=after.offer_cursor) != after
 
 
 def _start(outbound: Outbound, before: Outbound, at: str, now_ms: int, staged: Sequence[StagedRow]) -> Outbound:
@@ -236,18 +320,19 @@ def _start(outbound: Outbound, before: Outbound, at: str, now_ms: int, staged: S
             record_cursor=before.record_cursor,
             rewound_ms=before.rewound_ms,
             replaces=(*before.replaces, *stands)[-REPLACED_KEPT:],
+            offer_cursor=before.offer_cursor,
         )
     passed = before.cursor or before.record_cursor or before.settled_no
     return replace(outbound, rewound_ms=now_ms if passed else before.rewound_ms)
 
 
-def _watermarks(context: Context, tx: Tx, offered: Filter) -> tuple[WatermarkEntry, ...]:
+def _watermarks(context: Context, tx: Tx, offered: Filter, waiting: Collection[bytes]) -> tuple[WatermarkEntry, ...]:
     """What this node has applied of the groups that the peer is offered, its own included.
 
     Not of groups that it does not take whole, nor of its own while it asks for them: what was passed over, or lost with
     a disk, is not here, and others would believe that it is (SSP/1 §14.2, fail closed). What was asked for otherwise
     holds a group back where it is claimed (`engine.whole`), so a peer that never answers silences nobody. A retired one
-    never does.
+    never does. Nor of authors of whose events some wait to be offered (profile §14).
     """
     asked = [
         inbound.read_request(body)
@@ -265,5 +350,5 @@ def _watermarks(context: Context, tx: Tx, offered: Filter) -> tuple[WatermarkEnt
     return tuple(
         WatermarkEntry(each.site, each.schema, each.table, each.hlc.physical, each.hlc.logical)
         for each in all_watermarks(tx)
-        if offered.scope.contains(each.schema, each.table) and told(each)
+        if each.site not in waiting and offered.scope.contains(each.schema, each.table) and told(each)
     )

@@ -6,7 +6,7 @@ without making it, so a log row that will stop it is found here whether or not t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from meshnode.model.delivery import InboundStream
 from meshnode.model.frames import Request
 from meshnode.store import backfills, delivery, inbound, meta, offers, reoffers
 from meshnode.store.backfills import Wanted
-from meshnode.store.backlog import events_after, oldest_after, records_after
+from meshnode.store.backlog import events_open, oldest_after, records_after
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Outbound, StagedRow, Stream
 
@@ -43,6 +43,7 @@ class SyncState:
     staged: Sequence[StagedFrame] = ()
     inbound: InboundStream | None = None
     events_behind: int = 0
+    unconfirmed: int = 0  # events of others that wait to be offered to it
     records_behind: int = 0
     oldest_ms: int | None = None  # HLC of the first event that the peer should get and has not acknowledged
     reoffers: int = 0
@@ -53,8 +54,13 @@ class SyncState:
     faults: list[str] = field(default_factory=list)
 
 
-def sync_state(tx: Tx, peer: bytes, path: str, offered: Filter, now_ms: int) -> SyncState:
-    """Everything that can be read of the two streams; `offered` is what the peer asked for, as far as it is known."""
+def sync_state(
+    tx: Tx, peer: bytes, path: str, offered: Filter, now_ms: int, linked: Collection[bytes] = ()
+) -> SyncState:
+    """Everything that can be read of the two streams.
+
+    `offered` is what the peer asked for, as far as it is known, and `linked` to whom it said that it is linked.
+    """
     row = tx.execute("SELECT no FROM meshnode_sites WHERE site = ?", (peer,)).fetchone()
     stream = Stream(peer, row[0] if row else -1, path)
     state = SyncState()
@@ -67,9 +73,10 @@ def sync_state(tx: Tx, peer: bytes, path: str, offered: Filter, now_ms: int) -> 
     allowed = TableFilter.read(tx, offered, now_ms)
     if state.outbound is not None or not state.faults:
         at = state.outbound or Outbound(b"")
-        state.events_behind = events_after(tx, stream, at.cursor, offered.scope.contains, now_ms)
+        counts = events_open(tx, stream, at, offered.scope.contains, now_ms, linked)
+        state.events_behind, state.unconfirmed = counts
         state.records_behind = records_after(tx, at.record_cursor)
-        state.oldest_ms = oldest_after(tx, stream, at.cursor, allowed)
+        state.oldest_ms = oldest_after(tx, stream, at, allowed)
         _try(state, lambda: _next(tx, stream, at, staged, allowed))
     return state
 

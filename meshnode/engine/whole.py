@@ -19,15 +19,23 @@ from meshnode.store.delivery import Stream
 class Whole:
     """What is known of one stream within one transaction; this node's own writes are whole by themselves."""
 
+    peer: bytes = b""
     epoch: bool = True  # every frame of it came, from the first on
     requests: tuple[Request | None, ...] = ()  # of this node to the peer, not answered
+    restored: tuple[Request | None, ...] = ()  # likewise, where only events by others may be missing
 
     def shows(self, site: bytes, schema: str, table: str) -> bool:
         """Whether nothing of the group is missing in what came so far."""
-        return self.epoch and not any(covers(each, site, schema, table) for each in self.requests)
+        doubts = self.requests if site == self.peer else (*self.requests, *self.restored)
+        return self.epoch and not any(covers(each, site, schema, table) for each in doubts)
 
 
 def read_whole(tx: Tx, stream: Stream) -> Whole:
     """As it is now: an `answered` that is committed changes it."""
-    asked = [inbound.read_request(body) for body in inbound.requests(tx, stream)]
-    return Whole(inbound.is_whole(tx, stream), tuple(asked))
+    doubts = inbound.doubts(tx, stream)
+    return Whole(
+        stream.peer,
+        inbound.is_whole(tx, stream),
+        tuple(request for request, restored in doubts if not restored),
+        tuple(request for request, restored in doubts if restored),
+    )

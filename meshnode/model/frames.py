@@ -22,9 +22,15 @@ NONCE_BYTES: Final = 16
 INVITE_ID_BYTES: Final = 8
 MAC_BYTES: Final = 32
 
+OFFERED_ID_BYTES: Final = 16
+
 FEATURE_DEFLATE: Final = "deflate"
 FEATURE_COVERING: Final = "covering"  # a table may be asked for without its history
 FEATURE_LIVE: Final = "live"
+FEATURE_OFFER: Final = "offer"
+FEATURES: Final = (FEATURE_DEFLATE, FEATURE_COVERING, FEATURE_LIVE, FEATURE_OFFER)
+"""What this implementation lists in its hello."""
+
 WHAT_TABLE: Final = "table"
 WHAT_SITE: Final = "site"
 
@@ -59,7 +65,10 @@ class Hello(Frame, frozen=True, tag="hello"):
 
 
 class Ack(Frame, frozen=True, tag="ack"):
-    """Frame `no` is on disk; `rejected` are indexes into its events or records that are to be offered again."""
+    """Frame `no` is on disk; `rejected` are indexes into its events or records that are to be offered again.
+
+    `wanted` are the indexes of an offer whose events are not committed here; None in the ack of any other frame.
+    """
 
     epoch: bytes
     no: int
@@ -68,6 +77,7 @@ class Ack(Frame, frozen=True, tag="ack"):
     rejected: tuple[int, ...]
     held: int
     dropped: int
+    wanted: tuple[int, ...] | None = None
 
 
 class Nak(Frame, frozen=True, tag="nak"):
@@ -116,6 +126,12 @@ class Request(Frame, frozen=True, tag="request"):
     covering: bool | None = None
 
 
+class Links(Frame, frozen=True, tag="links"):
+    """The sites that its sender is linked to at present, besides the peer itself (feature `offer`)."""
+
+    sites: tuple[bytes, ...]
+
+
 class Bye(Frame, frozen=True, tag="bye"):
     """Why the link is about to close."""
 
@@ -145,6 +161,15 @@ class Batch(Frame, frozen=True, tag="batch"):
     events: list[bytes]
 
 
+class DeflatedBatch(Frame, frozen=True, tag="batch"):
+    """A batch as it is sent where `deflate` was agreed; it is read as a `Batch`."""
+
+    epoch: bytes
+    no: int
+    clock: dict[bytes, int]
+    deflated: bytes
+
+
 class Live(Frame, frozen=True, tag="live"):
     """The sender's own newest events, ahead of a backlog that brings them again in log order (feature `live`)."""
 
@@ -152,6 +177,14 @@ class Live(Frame, frozen=True, tag="live"):
     no: int
     clock: dict[bytes, int]
     events: list[bytes]
+
+
+class Offer(Frame, frozen=True, tag="offer"):
+    """Events that the receiver may have (feature `offer`); how they are named is in `model.offered`."""
+
+    epoch: bytes
+    no: int
+    events: dict[bytes, tuple[int | bytes, ...]]
 
 
 class Records(Frame, frozen=True, tag="records"):
@@ -200,8 +233,8 @@ class Paired(Frame, frozen=True, tag="paired"):
     name: str
 
 
-ControlFrame: TypeAlias = Introduce | Hello | Ack | Nak | Watermarks | Request | Bye
-EventFrame: TypeAlias = Open | Batch | Live | Records | Answered
+ControlFrame: TypeAlias = Introduce | Hello | Ack | Nak | Watermarks | Links | Request | Bye
+EventFrame: TypeAlias = Open | Batch | Live | Offer | Records | Answered
 PairingFrame: TypeAlias = PairHello | PairOpen | Pair | Paired
 
 
@@ -226,8 +259,8 @@ def encode_frame(frame: Frame) -> bytes:
     fields: dict[str, Any] = {"t": tag_of(frame)}
     for name in frame.__struct_fields__:
         value = getattr(frame, name)
-        if value is None and isinstance(frame, Request):
-            continue  # a request names a table or a site, and the keys of the other are absent
+        if value is None and isinstance(frame, Request | Ack):
+            continue  # the keys of the other kind of request are absent, and `wanted` but in the ack of an offer
         fields[name] = value if type(value) in (bytes, str, int) else _plain(value)
     return cbor.encode(fields)
 

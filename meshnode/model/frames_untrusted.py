@@ -5,8 +5,8 @@ Everything here takes what a peer sent and raises ProtocolError alone.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 from msgspec import structs
@@ -20,18 +20,21 @@ from meshnode.limits import (
     BATCH_EVENTS,
     CONTROL_FRAME_ITEMS,
     COUNTER_MAX,
-    DEFLATED_BYTES,
     EVENT_FRAME_ITEMS,
     FRAME_NUMBER_MAX,
     FRONTIER_SITES,
     HELLO_BYTES,
     INTRODUCE_BYTES,
     LABEL_BYTES,
+    LINKED_SITES,
     NAME_BYTES,
+    OFFER_EVENTS,
 )
 from meshnode.model import frame_fields_untrusted as fields
 from meshnode.model import frames
+from meshnode.model.deflate import inflate_untrusted
 from meshnode.model.frame_fields_untrusted import Read
+from meshnode.model.offered import offered_untrusted
 from meshnode.model.site import SITE_BYTES
 
 NO_FEATURES: Final[frozenset[str]] = frozenset()
@@ -116,35 +119,67 @@ def _covering_request(value: dict[str, Any]) -> frames.Request:
     return structs.replace(_request(value), covering=covering)
 
 
+def _ascending(read_item: Read, most: int) -> Read:
+    """An array in strictly ascending order."""
+    read_array = fields.array(read_item)
+
+    def read(value: Any) -> tuple[Any, ...]:
+        items: tuple[Any, ...] = read_array(value)
+        if len(items) > most:
+            raise ProtocolError(f"more than {most} entries", CloseCode.LIMIT)
+        if any(after <= before for before, after in pairwise(items)):
+            raise ProtocolError("entries are not in ascending order")
+        return items
+
+    return read
+
+
 _BATCH: Final[Mapping[str, Read]] = {"epoch": _EPOCH, "no": _NUMBER, "clock": _CLOCK, "events": _events}
+_ACK_FIELDS: Final[Mapping[str, Read]] = {
+    "epoch": _EPOCH,
+    "no": _NUMBER,
+    "digest": _DIGEST,
+    "hlc": fields.hlc,
+    "rejected": fields.array(fields.u64),
+    "held": fields.u64,
+    "dropped": fields.u64,
+}
+_ACK: Final = fields.struct(frames.Ack, _ACK_FIELDS)
+_OFFER_ACK: Final = fields.struct(frames.Ack, {**_ACK_FIELDS, "wanted": _ascending(fields.u64, OFFER_EVENTS)})
+
+
+def _ack(value: dict[str, Any]) -> frames.Ack:
+    ack: frames.Ack = (_OFFER_ACK if "wanted" in value else _ACK)(value)
+    return ack
+
 
 _CONTROL: Final[Mapping[str, Read]] = {
     "introduce": fields.struct(frames.Introduce, {"records": lambda value: tuple(fields.byte_strings(value))}),
     "hello": _hello,
-    "ack": fields.struct(
-        frames.Ack,
-        {
-            "epoch": _EPOCH,
-            "no": _NUMBER,
-            "digest": _DIGEST,
-            "hlc": fields.hlc,
-            "rejected": fields.array(fields.u64),
-            "held": fields.u64,
-            "dropped": fields.u64,
-        },
-    ),
+    "ack": _ACK,
     "nak": fields.struct(frames.Nak, {"epoch": _EPOCH, "expected": fields.u64, "reason": _LABEL}),
     "watermarks": fields.struct(frames.Watermarks, {"after": _AFTER, "entries": fields.array(_watermark)}),
     "request": _request,
     "bye": fields.struct(frames.Bye, {"code": fields.u64, "reason": _LABEL}),
 }
-_CONTROL_COVERING: Final[Mapping[str, Read]] = {**_CONTROL, "request": _covering_request}
+_CONTROL_OF: Final[Mapping[str, Mapping[str, Read]]] = {
+    frames.FEATURE_COVERING: {"request": _covering_request},
+    frames.FEATURE_OFFER: {
+        "ack": _ack,
+        "links": fields.struct(frames.Links, {"sites": _ascending(_SITE, LINKED_SITES)}),
+    },
+}
 _EVENTS: Final[Mapping[str, Read]] = {
     "open": fields.struct(frames.Open, {"epoch": _EPOCH, "next": _NUMBER}),
     "batch": fields.struct(frames.Batch, _BATCH),
-    "live": fields.struct(frames.Live, _BATCH),
     "records": fields.struct(frames.Records, {"epoch": _EPOCH, "no": _NUMBER, "records": fields.byte_strings}),
     "answered": fields.struct(frames.Answered, {"epoch": _EPOCH, "no": _NUMBER, "id": _REQUEST_ID}),
+}
+_EVENTS_OF: Final[Mapping[str, Mapping[str, Read]]] = {
+    frames.FEATURE_LIVE: {"live": fields.struct(frames.Live, _BATCH)},
+    frames.FEATURE_OFFER: {
+        "offer": fields.struct(frames.Offer, {"epoch": _EPOCH, "no": _NUMBER, "events": offered_untrusted})
+    },
 }
 _PAIRING: Final[Mapping[str, Read]] = {
     "pair-hello": fields.struct(
@@ -170,8 +205,17 @@ _PAIRING: Final[Mapping[str, Read]] = {
         },
     ),
 }
-_FEATURE_OF: Final[Mapping[str, str]] = {"live": frames.FEATURE_LIVE}
 _BYTES_OF: Final[Mapping[str, int]] = {"hello": HELLO_BYTES, "introduce": INTRODUCE_BYTES}
+
+
+def _with(
+    plain: Mapping[str, Read], more: Mapping[str, Mapping[str, Read]], features: frozenset[str]
+) -> Mapping[str, Read]:
+    """The frames of a stream where these features were agreed."""
+    reads = dict(plain)
+    for feature in features:
+        reads.update(more.get(feature, {}))
+    return reads
 
 
 def _open(data: bytes, reads: Mapping[str, Read], items: int) -> tuple[str, dict[str, Any]]:
@@ -203,15 +247,7 @@ def _inflated(value: dict[str, Any]) -> None:
     packed = value.pop("deflated")
     if type(packed) is not bytes or "events" in value:
         raise ProtocolError("deflated is a byte string in place of events")
-    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    try:
-        unpacked = inflater.decompress(packed, DEFLATED_BYTES + 1)
-    except zlib.error as error:
-        raise ProtocolError(f"deflated does not inflate: {error}") from None
-    if len(unpacked) > DEFLATED_BYTES:
-        raise ProtocolError(f"deflated unpacks to more than {DEFLATED_BYTES} bytes", CloseCode.LIMIT)
-    if not inflater.eof or inflater.unused_data:
-        raise ProtocolError("deflated is not one whole DEFLATE stream")
+    unpacked = inflate_untrusted(packed)
     try:
         cbor.check_items_untrusted(unpacked, EVENT_FRAME_ITEMS)
         value["events"] = cbor.decode_untrusted(unpacked)
@@ -221,8 +257,8 @@ def _inflated(value: dict[str, Any]) -> None:
 
 def decode_control_untrusted(data: bytes, features: frozenset[str] = NO_FEATURES) -> frames.ControlFrame:
     """One frame of the control stream; `features` are those that both sides agreed on."""
-    tag, value = _open(data, _CONTROL, CONTROL_FRAME_ITEMS)
-    reads = _CONTROL_COVERING if frames.FEATURE_COVERING in features else _CONTROL
+    reads = _with(_CONTROL, _CONTROL_OF, features)
+    tag, value = _open(data, reads, CONTROL_FRAME_ITEMS)
     frame: frames.ControlFrame = _read(tag, value, reads)
     return frame
 
@@ -241,12 +277,11 @@ def boot_in_untrusted(control: bytes) -> bytes | None:
 
 def decode_events_untrusted(data: bytes, features: frozenset[str] = NO_FEATURES) -> frames.EventFrame:
     """One frame of an event stream; `features` are those that both sides agreed on."""
-    tag, value = _open(data, _EVENTS, EVENT_FRAME_ITEMS)
-    if tag in _FEATURE_OF and _FEATURE_OF[tag] not in features:
-        raise ProtocolError(f"{tag}: a frame of a feature that was not agreed")
+    reads = _with(_EVENTS, _EVENTS_OF, features)
+    tag, value = _open(data, reads, EVENT_FRAME_ITEMS)
     if tag == "batch" and frames.FEATURE_DEFLATE in features and "deflated" in value:
         _inflated(value)
-    frame: frames.EventFrame = _read(tag, value, _EVENTS)
+    frame: frames.EventFrame = _read(tag, value, reads)
     return frame
 
 

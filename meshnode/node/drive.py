@@ -55,13 +55,13 @@ class Jobs(Protocol):
 
     async def open_epoch(self, peer: bytes, job: NewEpoch) -> OutboundStream | None: ...
 
-    async def queue_answer(self, peer: bytes, request: Request) -> bool: ...
+    async def queue_answer(self, peer: bytes, request: Request, offered: Filter) -> bool: ...
 
     async def receive(self, peer: bytes, job: Commit) -> Committed | None: ...
 
     async def introduce(self, peer: bytes, public_key: bytes, shown: tuple[bytes, ...]) -> bool: ...
 
-    async def ask_own_history(self, peer: bytes) -> tuple[bytes, ...]: ...
+    async def ask_own_history(self, peer: bytes, *, everything: bool) -> tuple[bytes, ...]: ...
 
     async def surface_all(self, peer: bytes, noticed: Mapping[str, tuple[int, str]]) -> None: ...
 
@@ -140,6 +140,14 @@ class PeerDriver:
         """Something was committed by somebody else than this session."""
         self._carry_out(self.session.log_grew(self._now_ms()))
 
+    def linked(self, sites: Iterable[bytes]) -> None:
+        """Whom this node is linked to by now."""
+        self._carry_out(self.session.linked(sites, self._now_ms()))
+
+    def hurry(self) -> None:
+        """Somebody waits for the peer to have everything."""
+        self._carry_out(self.session.hurry(self._now_ms()))
+
     def requests(self, bodies: Iterable[bytes]) -> None:
         """What this node asks of the peer now."""
         self._carry_out(self.session.requests(bodies, self._now_ms()))
@@ -211,7 +219,7 @@ class PeerDriver:
         self._set_timer()
 
     def _greet(self, effect: PeerHello) -> None:
-        self.offered = Filter(scope=effect.scope)
+        self.offered = Filter(scope=effect.scope, features=effect.features)
         self.clock_offset_ms = effect.clock_offset_ms
         self.link.boot = effect.hello.boot
         self._spawn(self._jobs.heard(self.peer, effect.hello, effect.clock_offset_ms))
@@ -231,10 +239,10 @@ class PeerDriver:
                 await self._commit(effect)
             case Introduced(records):
                 await self._introduce(records)
-            case RolledBack(claimed):
+            case RolledBack(claimed, everything):
                 if claimed is not None:
                     self._hooks.rolled_back(self)
-                self.requests(await self._jobs.ask_own_history(self.peer))
+                self.requests(await self._jobs.ask_own_history(self.peer, everything=everything))
             case _:
                 await self._send_job(effect)
 
@@ -263,7 +271,8 @@ class PeerDriver:
             case NewEpoch():
                 return self.session.epoch_opened(await self._jobs.open_epoch(self.peer, job), self._now_ms())
             case Answer(request):
-                return self.session.answer_stored(await self._jobs.queue_answer(self.peer, request), self._now_ms())
+                stored = await self._jobs.queue_answer(self.peer, request, self.offered)
+                return self.session.answer_stored(stored, self._now_ms())
         raise AssertionError(f"no job: {job!r}")
 
     async def _introduce(self, records: tuple[bytes, ...]) -> None:

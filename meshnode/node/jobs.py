@@ -59,6 +59,8 @@ class StoreJobs:
                 batch=job.batch,
                 live_after=job.live_after,
                 live_room=job.live_room,
+                linked=job.linked,
+                offer_to=job.offer_to,
             ),
         )
 
@@ -75,9 +77,11 @@ class StoreJobs:
             peer, lambda context: outbox.open_epoch(context, peer, PATH, expected=job.expected, at=job.at)
         )
 
-    async def queue_answer(self, peer: bytes, request: Request) -> bool:
+    async def queue_answer(self, peer: bytes, request: Request, offered: Filter) -> bool:
         """Queue what the peer asked for."""
-        return await self._run(peer, lambda context: outbox.queue_answer(context, peer, PATH, request))
+        return await self._run(
+            peer, lambda context: outbox.queue_answer(context, peer, PATH, request, offers=offered.offers)
+        )
 
     async def receive(self, peer: bytes, job: Commit) -> Committed | None:
         """Verify off the event loop and off the writer, then commit (wall of two steps)."""
@@ -112,9 +116,9 @@ class StoreJobs:
             lambda context, tx: accept_introduction_untrusted(context, tx, shown, site=peer, public_key=public_key),
         )
 
-    async def ask_own_history(self, peer: bytes) -> tuple[bytes, ...]:
-        """This node was restored from an old copy: ask for its own events."""
-        return await self._run(peer, lambda context: links.ask_own_history(context, peer, PATH))
+    async def ask_own_history(self, peer: bytes, *, everything: bool) -> tuple[bytes, ...]:
+        """This node was restored from an old copy: ask for its own events, or for all."""
+        return await self._run(peer, lambda context: links.ask_own_history(context, peer, PATH, everything=everything))
 
     async def outstanding(self, peer: bytes) -> tuple[bytes, ...]:
         """All that this node asks of a peer now."""

@@ -14,7 +14,7 @@ from meshnode.engine.policy import PolicyChange
 from meshnode.errors import CloseCode, MeshError, TransportError
 from meshnode.limits import INTRODUCE_BYTES, LEAVING_LINKS
 from meshnode.model.delivery import Committed
-from meshnode.model.frames import Hello
+from meshnode.model.frames import FEATURES, Hello
 from meshnode.model.membership import Membership
 from meshnode.model.pairing import NONCE_BYTES, Ends
 from meshnode.model.site import short_text
@@ -40,7 +40,7 @@ from meshnode.node.views import HOW_TO_CHOOSE
 from meshnode.store import invites, peers
 from meshnode.store.database import Tx
 from meshnode.sync.greeting import Greeting
-from meshnode.sync.session import FEATURES, Session
+from meshnode.sync.session import Session
 
 BOOT_BYTES = 8  # profile §8
 RECOVERY_S = 30.0  # seconds at most that a restored node waits for its own history before it authors again
@@ -160,6 +160,20 @@ class Network:
         for driver in self._live():
             driver.log_grew()
 
+    def hurry(self) -> None:
+        """Somebody waits for everybody to have everything: what was gathered for a peer goes out."""
+        for driver in self._live():
+            driver.hurry()
+
+    def _tell_links(self) -> None:
+        """Peers offer us at once what we do not hear of from its author (profile §14)."""
+        linked = self._linked_to()
+        for driver in self._live():
+            driver.linked(linked)
+
+    def _linked_to(self) -> list[bytes]:
+        return [driver.peer for driver in self._live() if driver.session.hello is not None]
+
     def invite_opened(self, until_ms: int) -> None:
         """Answer pairing until then."""
         self._answer_until = max(self._answer_until, until_ms)
@@ -238,6 +252,7 @@ class Network:
         session = Session(greeting, link.site, admitted=link.admitted)
         driver = PeerDriver(link, session, self.jobs, self._hooks, wall_ms)
         driver.publish(self.publishing)
+        driver.linked(self._linked_to())  # known before the first word on this link
         self._drivers[link] = driver
         if link.live:
             driver.start()
@@ -269,6 +284,7 @@ class Network:
             self._finder.came_from(driver.peer, address)
             self._dial_worked(driver.peer, address)
         self._heard[driver.peer] = Heard(newest=hello.max_hlc.get(driver.peer))
+        self._tell_links()
         logger.info("linked to %s %s", short_text(driver.peer), driver.link.remote_address)
         self._moved(driver)
 
@@ -292,8 +308,11 @@ class Network:
         self._leaving.add(driver)
         self._spawn(self._left(driver))
         if not any(other.peer == driver.peer for other in self._live()):
-            self._heard[driver.peer] = replace(self._heard[driver.peer], linked=False, note=_why(ending))
+            self._heard[driver.peer] = replace(
+                self._heard[driver.peer], linked=False, links=frozenset(), note=_why(ending)
+            )
             self._finder.unlinked(driver.peer, ending.code)
+        self._tell_links()
         self._asked.discard(driver.peer)
         if ending.code is CloseCode.NOT_A_MEMBER and not ending.local:
             self._unknown_to.add(driver.peer)
@@ -395,6 +414,7 @@ class Network:
             told=dict(driver.session.peer_watermarks),
             newest=None if driver.session.peer_told else self._heard.get(driver.peer, Heard()).newest,
             offered=driver.offered if driver.session.hello is not None else None,
+            links=driver.session.peer_links or frozenset(),
             stopped=driver.session.stopped,
         )
 

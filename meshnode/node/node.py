@@ -178,13 +178,16 @@ class Node(LocalNode):
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
         """Until everybody has everything, or `timeout_s` seconds are over."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + timeout_s
+        end, hurry_at = loop.time() + timeout_s, 0.0
         while True:
             rung = self.storage.changed.listen()
             result = wait_result(await self.peers(), live_only=live_only)
             left = end - loop.time()
             if result.complete or left <= 0 or self._ended():
                 return result
+            if self._network is not None and loop.time() >= hurry_at:
+                hurry_at = loop.time() + WAIT_LOOK_S  # what it starts rings the bell too
+                self._network.hurry()
             await Bell.wait(rung, min(left, WAIT_LOOK_S))
 
     async def set_online(self, online: bool) -> None:

@@ -33,6 +33,7 @@ class Heard:
     told: Mapping[GroupName, Told] = field(default_factory=dict)  # its watermarks on the last link; else those on disk
     newest: Hlc | None = None  # its newest own event, as its hello said; None once it told its watermarks
     offered: Filter | None = None  # what it asked for; None: as its last hello on disk has it
+    links: frozenset[bytes] = frozenset()  # whom it says it is linked to
     stopped: str = ""  # why our stream to it stands still
 
 
@@ -111,7 +112,7 @@ def _peer_view(mesh: Mesh, member: Member, addresses: Sequence[str]) -> PeerView
     open_with, groups = Backlog(), PeerGroups()
     try:
         wants = offered_to(tx, member.site, heard).scope.contains
-        open_with = backlog(tx, member.site, PATH, wants, mesh.now_ms)
+        open_with = backlog(tx, member.site, PATH, wants, mesh.now_ms, heard.links)
         if member.cutoff is None:  # nothing goes to a retired one any more
             groups = peer_groups(
                 mesh.applied,
@@ -135,6 +136,7 @@ def _peer_view(mesh: Mesh, member: Member, addresses: Sequence[str]) -> PeerView
         last_seen_ms=row.last_seen_ms if row else None,
         clock_offset_ms=row.clock_offset_ms if row else None,
         behind=open_with.events_behind + open_with.records_behind + open_with.unanswered + open_with.backfills,
+        unconfirmed=open_with.waiting,
         ahead=_ahead(mesh, member.site, heard) + open_with.requests,
         in_flight=open_with.staged,
         stuck=stuck,
@@ -160,7 +162,7 @@ def wait_result(views: Sequence[PeerView], *, live_only: bool) -> WaitResult:
     """Whether every unretired member (or every linked one) has what is here, and its own events are here."""
     members = [view for view in views if not view.retired]
     asked = [view for view in members if view.linked] if live_only else members
-    behind = [_behind(view) for view in asked if view.behind or view.ahead or view.stuck]
+    behind = [_behind(view) for view in asked if view.behind or view.unconfirmed or view.ahead or view.stuck]
     reason = ""
     if live_only and not asked:
         reason = "no member is linked"
@@ -171,6 +173,8 @@ def _behind(view: PeerView) -> BehindView:
     reasons = [] if view.linked else ["not linked"]
     if view.behind:
         reasons.append(f"{view.behind} of ours not acknowledged")
+    if view.unconfirmed:
+        reasons.append(f"{view.unconfirmed} of others not offered yet")
     if view.ahead:
         reasons.append(f"{view.ahead} of its groups or answers not here yet")
     if view.note:
@@ -180,7 +184,7 @@ def _behind(view: PeerView) -> BehindView:
         short=view.short,
         name=view.name,
         linked=view.linked,
-        behind=view.behind,
+        behind=view.behind + view.unconfirmed,
         ahead=view.ahead,
         reason=", ".join(reasons),
     )

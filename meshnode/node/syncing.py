@@ -28,6 +28,7 @@ _KINDS: Final = {
     delivery.RECORDS_AGAIN: "records again",
     delivery.ANSWERED: "answered",
     delivery.LIVE: "live events",
+    delivery.OFFERED: "offered",
 }
 _ERRORS: Final = ("unreadable-state", "request-limit", "frontier-full")  # notices about the delivery to one peer
 
@@ -106,7 +107,7 @@ def _asked(member: Member, request: Request, linked: bool) -> AskedView:
 
 
 def _view(tx: Tx, member: Member, name: str, heard: Heard, now_ms: int) -> SyncStateView:
-    state = sync_state(tx, member.site, PATH, offered_to(tx, member.site, heard), now_ms)
+    state = sync_state(tx, member.site, PATH, offered_to(tx, member.site, heard), now_ms, heard.links)
     if heard.stopped and heard.stopped not in state.faults:
         state.faults.append(heard.stopped)
     outbound = state.outbound
@@ -117,6 +118,7 @@ def _view(tx: Tx, member: Member, name: str, heard: Heard, now_ms: int) -> SyncS
         linked=heard.linked,
         path=PATH,
         cursor=outbound.cursor if outbound else 0,
+        offer_cursor=outbound.offer_cursor if outbound else None,
         record_cursor=outbound.record_cursor if outbound else 0,
         settled_no=outbound.settled_no if outbound else 0,
         staged=[
@@ -125,6 +127,7 @@ def _view(tx: Tx, member: Member, name: str, heard: Heard, now_ms: int) -> SyncS
         ],
         next_inbound=state.inbound.next if state.inbound else 0,
         lag_events=state.events_behind,
+        unconfirmed=state.unconfirmed,
         lag_records=state.records_behind,
         lag_ms=0 if state.oldest_ms is None else max(now_ms - state.oldest_ms, 0),
         reoffers=state.reoffers,

@@ -82,6 +82,7 @@ class PeerView(View, frozen=True, kw_only=True):
     last_seen_ms: int | None = None
     clock_offset_ms: int | None = None
     behind: int = 0  # events that this node holds and the peer has not acknowledged
+    unconfirmed: int = 0  # further ones that wait to be offered: the peer gets them from their authors
     ahead: int = 0  # groups of which the peer told newer events than are here, and unanswered requests
     in_flight: int = 0  # frames staged and not settled
     stuck: bool = False  # stored delivery state cannot be read: nothing moves until its owner acts
@@ -118,12 +119,14 @@ class SyncStateView(View, frozen=True, kw_only=True):
     name: str
     linked: bool = False
     path: str
-    cursor: int  # log position up to which the peer acknowledged everything
+    cursor: int  # log position up to which the peer acknowledged everything; where others' are offered, all of ours
+    offer_cursor: int | None = None  # likewise of events by others, where they are offered before they are sent
     record_cursor: int
     settled_no: int  # the last frame that it acknowledged
     staged: list[StagedView] = []
     next_inbound: int = 0  # number of the peer's next frame, 0 before it opened a stream
     lag_events: int = 0  # events that the peer should get and has not acknowledged
+    unconfirmed: int = 0  # events of others that it is expected to have from them, and is offered if not
     lag_records: int = 0
     lag_ms: int = 0  # how long ago the first of those events was written, by its own clock
     reoffers: int = 0  # events and records that are offered again: rejected, or asked for

@@ -12,7 +12,7 @@ from meshnode.store.database import Tx
 from meshnode.store.delivery import Reads, Stream
 
 START: Final = b""
-_COLUMNS: Final = "no, schema, name, author, covering, own, passed, last, place"
+_COLUMNS: Final = "no, schema, name, author, covering, own, passed, passed_others, last, place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +32,20 @@ class Backfill:
 
     no: int
     wanted: Wanted
-    passed: int
+    passed: int  # log position that the stream had passed of what this node wrote
+    passed_others: int  # likewise of what others wrote
     last: int
     place: bytes
 
 
-def add(tx: Tx, stream: Stream, wanted: Wanted, *, passed: int, last: int) -> None:
+def add(tx: Tx, stream: Stream, wanted: Wanted, *, passed: int, passed_others: int, last: int) -> None:
     """Begin, or begin again where the same was under way: what the peer was sent before may have been in vain."""
     tx.execute(
-        "INSERT INTO meshnode_backfills (site_no, path, schema, name, author, covering, own, passed, last, place)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO meshnode_backfills (site_no, path, schema, name, author, covering, own, passed,"
+        " passed_others, last, place) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (site_no, path, schema, name, author, covering, own)"
-        " DO UPDATE SET passed = excluded.passed, last = excluded.last, place = excluded.place",
+        " DO UPDATE SET passed = excluded.passed, passed_others = excluded.passed_others, last = excluded.last,"
+        " place = excluded.place",
         (
             *stream.key,
             wanted.schema,
@@ -52,6 +54,7 @@ def add(tx: Tx, stream: Stream, wanted: Wanted, *, passed: int, last: int) -> No
             int(wanted.covering),
             int(wanted.own),
             passed,
+            passed_others,
             last,
             START,
         ),
@@ -69,7 +72,11 @@ def pending(tx: Reads, stream: Stream, limit: int = -1) -> list[Backfill]:
 
 def rewind(tx: Tx, stream: Stream) -> None:
     """The stream begins at genesis: all that it had passed comes with it, what the peer wrote itself does not."""
-    tx.execute("UPDATE meshnode_backfills SET passed = 0 WHERE site_no = ? AND path = ?", stream.key)
+    tx.execute(
+        "UPDATE meshnode_backfills SET passed = 0, passed_others = CASE WHEN own THEN passed_others ELSE 0 END"
+        " WHERE site_no = ? AND path = ?",
+        stream.key,
+    )
 
 
 def move(tx: Tx, no: int, place: bytes) -> None:
@@ -83,15 +90,17 @@ def finish(tx: Tx, no: int) -> None:
 
 
 def _read(stream: Stream, row: tuple[object, ...]) -> Backfill:
-    no, schema, name, author, covering, own, passed, last, place = row
+    no, schema, name, author, covering, own, passed, passed_others, last, place = row
     if not (
         isinstance(no, int)
         and isinstance(schema, str)
         and isinstance(name, str)
         and isinstance(author, bytes)
         and isinstance(passed, int)
+        and isinstance(passed_others, int)
         and isinstance(last, int)
         and isinstance(place, bytes)
     ):
         stream.unreadable("what is to be offered again")
-    return Backfill(no, Wanted(schema, name, author, bool(covering), bool(own)), passed, last, place)
+    wanted = Wanted(schema, name, author, bool(covering), bool(own))
+    return Backfill(no, wanted, passed, passed_others, last, place)

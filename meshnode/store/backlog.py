@@ -5,14 +5,22 @@ Reads only, over the writer's transaction or any read-only connection. Evidence 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from meshnode.model.delivery import GroupName
 from meshnode.model.hlc import ZERO, Hlc
 from meshnode.model.policy import TableClass
 from meshnode.store import policies
-from meshnode.store.delivery import EVENTS_AGAIN, RECORDS_AGAIN, Reads, Stream, read_outbound, read_staged
+from meshnode.store.delivery import (
+    EVENTS_AGAIN,
+    RECORDS_AGAIN,
+    Outbound,
+    Reads,
+    Stream,
+    read_outbound,
+    read_staged,
+)
 from meshnode.store.inbound import read_inbound
 from meshnode.store.reoffers import EVENT, RECORD
 from meshnode.store.u64 import from_sql, to_sql
@@ -29,8 +37,10 @@ class Backlog:
 
     epoch: bytes | None = None  # None before anything was opened to the peer
     cursor: int = 0
+    offer_cursor: int | None = None  # of events by others, where they are offered; then `cursor` is of our own
     settled_no: int = 0
     events_behind: int = 0  # events that the peer should get and has not acknowledged, re-offers included
+    waiting: int = 0  # further ones that wait to be offered, since the peer gets them from their authors
     records_behind: int = 0
     staged: int = 0  # frames in flight
     attempts: int = 0  # how often the oldest of them was sent again
@@ -44,11 +54,20 @@ class Backlog:
     @property
     def settled(self) -> bool:
         """Whether the peer has acknowledged all that this node holds for it."""
-        return not (self.events_behind or self.records_behind or self.staged or self.unanswered or self.backfills)
+        return not (
+            self.events_behind
+            or self.waiting
+            or self.records_behind
+            or self.staged
+            or self.unanswered
+            or self.backfills
+        )
 
 
-def backlog(reads: Reads, peer: bytes, path: str, allows: Allows, now_ms: int = 0) -> Backlog:
-    """What is open between this node and `peer`, of what our policy lets out now.
+def backlog(
+    reads: Reads, peer: bytes, path: str, allows: Allows, now_ms: int = 0, linked: Collection[bytes] = ()
+) -> Backlog:
+    """What is open between this node and `peer`, which is `linked` to these sites, of what our policy lets out now.
 
     Raises CorruptStateError where the peer's rows cannot be read.
     """
@@ -58,14 +77,15 @@ def backlog(reads: Reads, peer: bytes, path: str, allows: Allows, now_ms: int = 
     staged = read_staged(reads, stream, outbound) if outbound else []
     inbound = read_inbound(reads, stream)
     again = {kind: sum(len(each.items.positions) for each in staged if each.items.kind == kind) for kind in _AGAIN}
+    behind, waiting = events_open(reads, stream, outbound or Outbound(b""), allows, now_ms, linked)
     events_again, records_again = (_count(reads, stream, "meshnode_reoffers", "kind = ?", kind) for kind in _KINDS)
     return Backlog(
         epoch=outbound.epoch if outbound else None,
         cursor=outbound.cursor if outbound else 0,
+        offer_cursor=outbound.offer_cursor if outbound else None,
         settled_no=outbound.settled_no if outbound else 0,
-        events_behind=events_after(reads, stream, outbound.cursor if outbound else 0, allows, now_ms)
-        + events_again
-        + again[EVENTS_AGAIN],
+        events_behind=behind + events_again + again[EVENTS_AGAIN],
+        waiting=waiting,
         records_behind=records_after(reads, outbound.record_cursor if outbound else 0)
         + records_again
         + again[RECORDS_AGAIN],
@@ -110,31 +130,60 @@ _KINDS = (EVENT, RECORD)
 _AGAIN = (EVENTS_AGAIN, RECORDS_AGAIN)
 
 
-def events_after(reads: Reads, stream: Stream, cursor: int, allows: Allows, now_ms: int) -> int:
-    """How many events beyond a cursor the peer should get by now."""
+def events_open(
+    reads: Reads, stream: Stream, at: Outbound, allows: Allows, now_ms: int, linked: Collection[bytes] = ()
+) -> tuple[int, int]:
+    """How many events the peer should get by now, and of others than this node those that wait to be offered."""
     policy = policies.read(reads)
+    own_no, others_from = _own_number(reads), _others_from(at)
     rows = reads.execute(
-        "SELECT t.schema, t.name, t.class, n.events, n.recent FROM (SELECT table_no, count(*) AS events,"
-        " sum(physical >= ?) AS recent FROM meshnode_log WHERE position > ? AND site_no <> ? AND state <> 2"
-        " GROUP BY table_no) AS n JOIN meshnode_tables AS t ON t.no = n.table_no",
-        (policy.oldest_ms(TableClass.RAW, now_ms) if policy.replicate_raw_ingress else 0, cursor, stream.no),
+        "SELECT t.schema, t.name, t.class, s.site, n.events, n.recent FROM (SELECT table_no, site_no,"
+        " count(*) AS events, sum(physical >= ?) AS recent FROM meshnode_log"
+        " WHERE position > ? AND position > CASE WHEN site_no = ? THEN ? ELSE ? END AND site_no <> ? AND state <> 2"
+        " GROUP BY table_no, site_no) AS n"
+        " JOIN meshnode_tables AS t ON t.no = n.table_no JOIN meshnode_sites AS s ON s.no = n.site_no",
+        (
+            policy.oldest_ms(TableClass.RAW, now_ms) if policy.replicate_raw_ingress else 0,
+            min(at.cursor, others_from),
+            own_no,
+            at.cursor,
+            others_from,
+            stream.no,
+        ),
     )
-    total = 0
-    for schema, table, text, events, recent in rows:
+    behind = waiting = 0
+    for schema, table, text, author, events, recent in rows:
         table_class = TableClass(text)
-        if policy.days(table_class) and allows(schema, table):
-            total += recent if table_class is TableClass.RAW else events
-    return total
+        count = recent if table_class is TableClass.RAW else events
+        if not policy.days(table_class) or not allows(schema, table):
+            continue
+        if at.offer_cursor is not None and author in linked:
+            waiting += count
+        else:
+            behind += count
+    return behind, waiting
 
 
-def oldest_after(reads: Reads, stream: Stream, cursor: int, allowed: Callable[[int, int | bytes], bool]) -> int | None:
-    """The HLC in milliseconds of the first event beyond a cursor that the peer should get, within what is looked at."""
+def oldest_after(reads: Reads, stream: Stream, at: Outbound, allowed: Callable[[int, int | bytes], bool]) -> int | None:
+    """The HLC in milliseconds of the first event beyond the cursors that the peer should get, of those looked at."""
+    own_no, others_from = _own_number(reads), _others_from(at)
     rows = reads.execute(
-        "SELECT table_no, physical, site_no = ? OR state = 2 FROM meshnode_log WHERE position > ?"
-        " ORDER BY position LIMIT ?",
-        (stream.no, cursor, OLDEST_LOOKED_AT),
+        "SELECT table_no, physical, site_no = ? OR state = 2 OR position <= CASE WHEN site_no = ? THEN ? ELSE ? END"
+        " FROM meshnode_log WHERE position > ? ORDER BY position LIMIT ?",
+        (stream.no, own_no, at.cursor, others_from, min(at.cursor, others_from), OLDEST_LOOKED_AT),
     )
     return next((from_sql(row[1]) for row in rows if not row[2] and allowed(row[0], row[1])), None)
+
+
+def _own_number(reads: Reads) -> int | None:
+    row = reads.execute(
+        "SELECT s.no FROM meshnode_meta AS m JOIN meshnode_sites AS s ON s.site = m.value WHERE m.name = 'site'"
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _others_from(at: Outbound) -> int:
+    return at.cursor if at.offer_cursor is None else at.offer_cursor
 
 
 def records_after(reads: Reads, cursor: int) -> int:

@@ -29,6 +29,7 @@ EVENTS_AGAIN: Final = 2  # events from the re-offer set
 RECORDS_AGAIN: Final = 3  # records from the re-offer set
 ANSWERED: Final = 4  # the id of a request of the peer
 LIVE: Final = 5  # own log positions ahead of the cursor, which comes by them later (feature `live`)
+OFFERED: Final = 6  # names of events at log positions that follow the offer cursor (feature `offer`)
 
 
 class Reads(Protocol):
@@ -70,6 +71,7 @@ class Outbound:
     settled_digest: bytes = b""
     rewound_ms: int = 0
     replaces: tuple[Replaced, ...] = ()
+    offer_cursor: int | None = None  # of events by others, where they are offered; then `cursor` is of our own
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +99,26 @@ class StagedRow:
     filter: str
     attempts: int = 0
     expires_ms: int = 0  # from when on an event in it is older than the policy lets out, 0 never
+    offer_cursor_after: int | None = None
 
     @property
     def staged(self) -> Staged:
         """As a session remembers it."""
-        return Staged(self.no, self.digest, len(self.items.positions), self.items.kind == LIVE)
+        kind = self.items.kind
+        return Staged(self.no, self.digest, len(self.items.positions), live=kind == LIVE, offers=kind == OFFERED)
 
 
 def read_outbound(tx: Reads, stream: Stream) -> Outbound | None:
     """The cursor, None for a peer that nothing was ever opened to."""
     row = tx.execute(
-        "SELECT epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms, replaces FROM meshnode_outbound"
-        " WHERE site_no = ? AND path = ?",
+        "SELECT epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms, replaces, offer_cursor"
+        " FROM meshnode_outbound WHERE site_no = ? AND path = ?",
         stream.key,
     ).fetchone()
     if row is None:
         return None
-    epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms, packed = row
-    numbers = (cursor, record_cursor, settled_no, rewound_ms)
+    epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms, packed, offer_cursor = row
+    numbers = (cursor, record_cursor, settled_no, rewound_ms, 0 if offer_cursor is None else offer_cursor)
     if (
         not _is_bytes(epoch, EPOCH_BYTES)
         or any(type(number) is not int or number < 0 for number in numbers)
@@ -122,14 +126,14 @@ def read_outbound(tx: Reads, stream: Stream) -> Outbound | None:
     ):
         stream.unreadable("the delivery cursor")
     replaces = _unpack_replaced(stream, packed)
-    return Outbound(epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms, replaces)
+    return Outbound(epoch, cursor, record_cursor, settled_no, settled_digest, rewound_ms, replaces, offer_cursor)
 
 
 def write_outbound(tx: Tx, stream: Stream, outbound: Outbound) -> None:
     """Set the cursor."""
     tx.execute(
         "INSERT OR REPLACE INTO meshnode_outbound (site_no, path, epoch, cursor, record_cursor, settled_no,"
-        " settled_digest, rewound_ms, replaces) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " settled_digest, rewound_ms, replaces, offer_cursor) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *stream.key,
             outbound.epoch,
@@ -139,6 +143,7 @@ def write_outbound(tx: Tx, stream: Stream, outbound: Outbound) -> None:
             outbound.settled_digest,
             outbound.rewound_ms,
             cbor.encode([[each.epoch, each.no, each.digest] for each in outbound.replaces]),
+            outbound.offer_cursor,
         ),
     )
 
@@ -146,15 +151,23 @@ def write_outbound(tx: Tx, stream: Stream, outbound: Outbound) -> None:
 def read_staged(tx: Reads, stream: Stream, outbound: Outbound) -> list[StagedRow]:
     """Every frame in flight, oldest first: contiguous after the last settled one."""
     rows = tx.execute(
-        "SELECT no, digest, cursor_after, record_cursor_after, items, filter, attempts, expires_ms FROM meshnode_staged"
-        " WHERE site_no = ? AND path = ? ORDER BY no",
+        "SELECT no, digest, cursor_after, record_cursor_after, items, filter, attempts, expires_ms, offer_cursor_after"
+        " FROM meshnode_staged WHERE site_no = ? AND path = ? ORDER BY no",
         stream.key,
     ).fetchall()
     staged = [
         StagedRow(no, digest, cursor, record_cursor, unpack_items(stream, items), *rest)
         for no, digest, cursor, record_cursor, items, *rest in rows
     ]
-    before = StagedRow(outbound.settled_no, b"", outbound.cursor, outbound.record_cursor, Items(EVENTS), "")
+    before = StagedRow(
+        outbound.settled_no,
+        b"",
+        outbound.cursor,
+        outbound.record_cursor,
+        Items(EVENTS),
+        "",
+        offer_cursor_after=outbound.offer_cursor,
+    )
     for each in staged:
         if (
             each.no != before.no + 1
@@ -163,6 +176,7 @@ def read_staged(tx: Reads, stream: Stream, outbound: Outbound) -> list[StagedRow
             or type(each.record_cursor_after) is not int
             or each.cursor_after < before.cursor_after
             or each.record_cursor_after < before.record_cursor_after
+            or not _follows(each.offer_cursor_after, before.offer_cursor_after)
             or type(each.filter) is not str
             or type(each.expires_ms) is not int
         ):
@@ -188,8 +202,8 @@ def add_staged(tx: Tx, stream: Stream, row: StagedRow, cbor: bytes) -> None:
     """Keep one more frame in flight."""
     tx.execute(
         "INSERT INTO meshnode_staged"
-        " (site_no, path, no, frame, digest, cursor_after, record_cursor_after, items, filter, expires_ms, format)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " (site_no, path, no, frame, digest, cursor_after, record_cursor_after, items, filter, expires_ms,"
+        " offer_cursor_after, format) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *stream.key,
             row.no,
@@ -200,6 +214,7 @@ def add_staged(tx: Tx, stream: Stream, row: StagedRow, cbor: bytes) -> None:
             row.items.pack(),
             row.filter,
             row.expires_ms,
+            row.offer_cursor_after,
             FRAME_FORMAT,
         ),
     )
@@ -287,9 +302,16 @@ def unpack_items(stream: Stream, packed: object) -> Items:
     kind, body = (packed[0], packed[1:]) if type(packed) is bytes and packed else (-1, b"")
     if kind == ANSWERED and len(body) == REQUEST_ID_BYTES:
         return Items(kind, (), body)
-    if kind not in (EVENTS, RECORDS, EVENTS_AGAIN, RECORDS_AGAIN, LIVE) or len(body) % 8:
+    if kind not in (EVENTS, RECORDS, EVENTS_AGAIN, RECORDS_AGAIN, LIVE, OFFERED) or len(body) % 8:
         stream.unreadable("the content of a staged frame")
     return Items(kind, struct.unpack(f">{len(body) // 8}Q", body))
+
+
+def _follows(after: int | None, before: int | None) -> bool:
+    """Whether an offer cursor goes on from the one before it; a stream has one in all of its frames or in none."""
+    if after is None or before is None:
+        return after is before
+    return type(after) is int and after >= before
 
 
 def _unpack_replaced(stream: Stream, packed: object) -> tuple[Replaced, ...]:

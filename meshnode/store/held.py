@@ -109,3 +109,11 @@ def any_forgotten(tx: Tx, table_no: int) -> bool:
 def keep_receipts(tx: Tx, event_ids: Iterable[bytes]) -> None:
     """Keep the ids of dropped events of forgotten rows, nothing else of them."""
     tx.executemany("INSERT OR IGNORE INTO meshnode_receipts VALUES (?)", [(each,) for each in event_ids])
+
+
+def has_receipt(tx: Tx, short_id: bytes) -> bool:
+    """Whether an event whose id begins so was forgotten here."""
+    row = tx.execute(
+        "SELECT event_id FROM meshnode_receipts WHERE event_id >= ? ORDER BY event_id LIMIT 1", (short_id,)
+    ).fetchone()
+    return row is not None and bytes(row[0]).startswith(short_id)

@@ -19,10 +19,14 @@ def peers_that_sent(tx: Tx) -> list[int]:
     return [row[0] for row in tx.execute("SELECT DISTINCT site_no FROM meshnode_inbound ORDER BY site_no")]
 
 
-def add_request(tx: Tx, request_id: bytes, site_no: int, body: bytes) -> None:
-    """Keep a request to one peer until it is answered (profile §8)."""
+def add_request(tx: Tx, request_id: bytes, site_no: int, body: bytes, *, restored: bool = False) -> None:
+    """Keep a request to one peer until it is answered (profile §8).
+
+    `restored`: this copy may have lost what others wrote; of what the peer itself wrote nothing was dropped here.
+    """
     tx.execute(
-        "INSERT INTO meshnode_requests (request_id, site_no, body) VALUES (?, ?, ?)", (request_id, site_no, body)
+        "INSERT INTO meshnode_requests (request_id, site_no, body, restored) VALUES (?, ?, ?, ?)",
+        (request_id, site_no, body, int(restored)),
     )
 
 

@@ -6,15 +6,14 @@ from meshnode.codec.digest import DIGEST_BYTES
 from meshnode.errors import ProtocolError
 from meshnode.limits import STORED_ACK_WINDOWS, WINDOW_FRAMES
 from meshnode.model.delivery import Adopt, InboundStream, StoredAck
-from meshnode.model.frames import EPOCH_BYTES, FEATURE_COVERING, Ack, Request
+from meshnode.model.frames import EPOCH_BYTES, FEATURE_COVERING, FEATURE_OFFER, Ack, Request
 from meshnode.model.frames_untrusted import decode_control_untrusted
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Reads, Stream
 
 ACKS_KEPT = STORED_ACK_WINDOWS * WINDOW_FRAMES
-_STORED = frozenset(
-    {FEATURE_COVERING}
-)  # what a stored request may have in it; a session leaves out what it may not say
+# What stored requests and acks may have in them; a session leaves out of a request what it may not say.
+_STORED = frozenset({FEATURE_COVERING, FEATURE_OFFER})
 
 
 def read_inbound(tx: Reads, stream: Stream) -> InboundStream | None:
@@ -45,7 +44,7 @@ def read_checked(tx: Tx, stream: Stream) -> InboundStream | None:
     held = read_inbound(tx, stream)
     for stored in held.acks if held else ():
         try:
-            ack = decode_control_untrusted(stored.cbor)
+            ack = decode_control_untrusted(stored.cbor, _STORED)
         except (ProtocolError, TypeError):
             stream.unreadable(f"the stored ack {stored.no}")
         if not isinstance(ack, Ack) or (ack.no, ack.digest) != (stored.no, stored.digest):
@@ -98,6 +97,12 @@ def requests(tx: Tx, stream: Stream) -> tuple[bytes, ...]:
     if any(read_request(body) is None for body in bodies):
         stream.unreadable("a request of this node")
     return tuple(bodies)
+
+
+def doubts(tx: Tx, stream: Stream) -> list[tuple[Request | None, bool]]:
+    """What the peer was asked for, None where that cannot be read; and whether only events by others may be missing."""
+    rows = tx.execute("SELECT body, restored FROM meshnode_requests WHERE site_no = ?", (stream.no,))
+    return [(read_request(body), bool(restored)) for body, restored in rows.fetchall()]
 
 
 def read_request(body: object) -> Request | None:

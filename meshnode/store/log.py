@@ -72,6 +72,14 @@ def holds(tx: Tx, site_no: int, hlc: Hlc, event_id: bytes) -> bool:
     return found.fetchone() is not None
 
 
+def position_of(tx: Tx, site_no: int, hlc: Hlc, short_id: bytes) -> int | None:
+    """Where the event of this site and clock whose id begins so is, None where it is not here."""
+    for position, event in find(tx, site_no, hlc, short_id):
+        if blake3_256(event)[: len(short_id)] == short_id:
+            return position
+    return None
+
+
 def has_clock(tx: Tx, site_no: int, hlc: Hlc) -> bool:
     """Whether any event of the site has this clock."""
     found = tx.execute(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
 from meshnode.codec.digest import blake3_256
 from meshnode.errors import CorruptStateError
 from meshnode.limits import BATCH_BYTES, BATCH_EVENTS, MIB
+from meshnode.model.hlc import Hlc
 from meshnode.store import log, removed
 from meshnode.store.database import Tx
+from meshnode.store.u64 import from_sql
 
 SCAN_ROWS: Final = 8_192  # log rows looked at for one frame; more wait for the next transaction
 SCAN_BYTES: Final = 16 * MIB  # bytes of events read for one frame and not offered; likewise
@@ -47,22 +49,34 @@ class Offer:
         return True
 
 
-def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed, last: int, most: int = BATCH_EVENTS) -> Offer:
+def events_after(
+    tx: Tx,
+    position: int,
+    peer_no: int,
+    allowed: Allowed,
+    last: int,
+    most: int = BATCH_EVENTS,
+    *,
+    author_no: int | None = None,
+) -> Offer:
     """The next events of the log that the peer gets: not its own, nothing unresolved, nothing that is filtered out.
 
-    `last` is the last position given out. CorruptStateError at one that is gone though nobody removed it on purpose.
+    With `author_no`, only what that site wrote. `last` is the last position given out. CorruptStateError at one that is
+    gone though nobody removed it on purpose.
     """
     offer = Offer.after(position, most)
+    passed = "site_no = ?" if author_no is None else "site_no <> ?"
     rows = tx.execute(
-        "SELECT position, table_no, physical, id_prefix, CASE WHEN site_no = ? OR state = 2 THEN NULL ELSE event END"
+        "SELECT position, table_no, physical, id_prefix,"  # noqa: S608  # our own text
+        f" CASE WHEN {passed} OR state = 2 THEN NULL ELSE event END"
         " FROM meshnode_log WHERE position > ? ORDER BY position LIMIT ?",
-        (peer_no, position, SCAN_ROWS),
+        (peer_no if author_no is None else author_no, position, SCAN_ROWS),
     )
     scanned = passed_bytes = 0
     upcoming = position + 1
     for row_position, table_no, physical, prefix, event in rows:
         if row_position != upcoming:
-            _pass_over(tx, upcoming, row_position - 1)
+            pass_over(tx, upcoming, row_position - 1)
         upcoming = row_position + 1
         if event is not None:
             if not allowed(table_no, physical):
@@ -75,8 +89,49 @@ def events_after(tx: Tx, position: int, peer_no: int, allowed: Allowed, last: in
             return offer
     offer.exhausted = scanned < SCAN_ROWS
     if offer.exhausted:
-        _pass_over(tx, upcoming, last)
+        pass_over(tx, upcoming, last)
     return offer
+
+
+class Foreign(NamedTuple):
+    """One event that another site than this one and the peer wrote."""
+
+    position: int
+    site_no: int
+    hlc: Hlc
+    data: bytes
+
+
+def foreign_after(
+    tx: Tx, position: int, up_to: int, but: tuple[int, int], allowed: Allowed
+) -> Iterator[tuple[int, Foreign | None]]:
+    """Each position of the log after `position`, and the event there if it may be offered to the peer.
+
+    `but` are this node's and the peer's site numbers. At most SCAN_ROWS rows; events are read one at a time.
+    """
+    rows = tx.execute(
+        "SELECT position, site_no, table_no, physical, logical, id_prefix,"
+        " CASE WHEN site_no IN (?, ?) OR state = 2 THEN NULL ELSE event END"
+        " FROM meshnode_log WHERE position > ? AND position <= ? ORDER BY position LIMIT ?",
+        (*but, position, up_to, SCAN_ROWS),
+    )
+    for row_position, site_no, table_no, physical, logical, prefix, event in rows:
+        if event is None or not allowed(table_no, physical):
+            yield row_position, None
+            continue
+        data = log.checked(row_position, event, prefix)
+        yield row_position, Foreign(row_position, site_no, Hlc(from_sql(physical), from_sql(logical)), data)
+
+
+def authors_after(tx: Tx, position: int, but: tuple[int, int], allowed: Allowed) -> Iterator[tuple[int, int | None]]:
+    """As `foreign_after`, but only who wrote each event, which needs none of its bytes."""
+    rows = tx.execute(
+        "SELECT position, table_no, physical, CASE WHEN site_no IN (?, ?) OR state = 2 THEN NULL ELSE site_no END"
+        " FROM meshnode_log WHERE position > ? ORDER BY position LIMIT ?",
+        (*but, position, SCAN_ROWS),
+    )
+    for row_position, table_no, physical, site_no in rows:
+        yield row_position, site_no if site_no is not None and allowed(table_no, physical) else None
 
 
 def events_at(tx: Tx, positions: Iterable[int], allowed: Allowed, most: int = BATCH_EVENTS) -> tuple[Offer, list[int]]:
@@ -87,7 +142,7 @@ def events_at(tx: Tx, positions: Iterable[int], allowed: Allowed, most: int = BA
             "SELECT table_no, physical, state, id_prefix, event FROM meshnode_log WHERE position = ?", (position,)
         ).fetchone()
         if row is None:
-            _pass_over(tx, position, position)
+            pass_over(tx, position, position)
         elif row[2] != 2 and allowed(row[0], row[1]) and not offer.add(position, log.checked(position, row[4], row[3])):
             break
         done.append(position)
@@ -139,7 +194,7 @@ def _checked_record(position: int, record: object, record_id: object) -> bytes:
     return record
 
 
-def _pass_over(tx: Tx, first: int, last: int) -> None:
+def pass_over(tx: Tx, first: int, last: int) -> None:
     """These positions are not in the log: only those recorded as removed may be passed over (profile §8)."""
     lost = removed.first_unrecorded(tx, first, last)
     if lost is not None:

@@ -8,7 +8,7 @@ from typing import Final
 from meshnode.errors import CorruptStateError
 from meshnode.store import delivery
 from meshnode.store.database import Tx
-from meshnode.store.delivery import ANSWERED, EVENTS_AGAIN, RECORDS, RECORDS_AGAIN, Items, Reads, Stream
+from meshnode.store.delivery import ANSWERED, EVENTS_AGAIN, OFFERED, RECORDS, RECORDS_AGAIN, Items, Reads, Stream
 
 EVENT: Final = 0
 RECORD: Final = 1
@@ -75,7 +75,8 @@ def owed(tx: Tx, positions: Sequence[int]) -> set[int]:
             staged = delivery.read_staged(tx, stream, outbound) if outbound else []
         except CorruptStateError:
             staged = []  # that stream is stopped and said so: what it had in flight is not known
-        found.update(each for row in staged if kind_of(row.items) == EVENT for each in row.items.positions)
+        whole = [row.items for row in staged if kind_of(row.items) == EVENT and row.items.kind != OFFERED]
+        found.update(each for items in whole for each in items.positions)
         sql = "SELECT 1 FROM meshnode_reoffers WHERE site_no = ? AND path = ? AND kind = ? AND position = ?"
         found.update(each for each in positions if tx.execute(sql, (*stream.key, EVENT, each)).fetchone())
     return found.intersection(positions)

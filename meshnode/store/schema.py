@@ -9,7 +9,7 @@ from __future__ import annotations
 from meshnode.errors import StoreError
 from meshnode.store.database import Tx
 
-FORMAT = 2
+FORMAT = 3
 
 _FORMAT_1 = """
 CREATE TABLE meshnode_meta (          -- one value per name: mesh, founder, site, HLC, counters
@@ -294,7 +294,18 @@ CREATE TABLE meshnode_takebacks (     -- sites whose events are being taken back
 ) WITHOUT ROWID;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2)
+_FORMAT_3 = """
+-- Where events of others are offered first, they have a cursor of their own; null where one cursor counts for all.
+ALTER TABLE meshnode_outbound ADD COLUMN offer_cursor INTEGER;
+ALTER TABLE meshnode_staged ADD COLUMN offer_cursor_after INTEGER;
+-- Log position that the stream had passed of what others wrote; `passed` is of what this node wrote.
+ALTER TABLE meshnode_backfills ADD COLUMN passed_others INTEGER NOT NULL DEFAULT 0;
+UPDATE meshnode_backfills SET passed_others = passed;
+-- 1: asked since this copy may have lost what others wrote; of what the peer itself wrote nothing was dropped here.
+ALTER TABLE meshnode_requests ADD COLUMN restored INTEGER NOT NULL DEFAULT 0;
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3)
 
 
 def migrate(tx: Tx) -> None:

@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
+from meshnode.codec import cbor
+from meshnode.errors import ProtocolError
+from meshnode.model.frames import FEATURE_DEFLATE, Batch
+from meshnode.model.frames_untrusted import decode_events_untrusted
 from meshnode.store import changes, meta
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Stream, unpack_items
 from meshnode.store.notices import OTHER_TABLES
 from meshnode.store.reoffers import EVENT, kind_of
 
+_DEFLATED: Final = cbor.encode("deflated")
 BLANKED = "(removed: a row was forgotten)"
 
 REWRITE: Final = "rewrite"  # the file is to be written anew, and then the WAL to be emptied
@@ -51,17 +56,28 @@ def events_about(tx: Tx, table_no: int, key_bytes: bytes) -> Iterator[tuple[int,
 def streams_in_flight(tx: Tx, positions: Container[int], key_bytes: bytes) -> list[Stream]:
     """The streams with a frame in flight that carries one of these positions, or holds these key bytes."""
     found = tx.execute(
-        "SELECT s.site, f.site_no, f.path, f.items, instr(f.frame, ?) > 0 FROM meshnode_staged AS f "
-        "JOIN meshnode_sites AS s ON s.no = f.site_no",
-        (key_bytes,),
-    ).fetchall()
+        "SELECT s.site, f.site_no, f.path, f.items, instr(f.frame, ?) > 0,"
+        " CASE WHEN instr(f.frame, ?) > 0 THEN f.frame END"
+        " FROM meshnode_staged AS f JOIN meshnode_sites AS s ON s.no = f.site_no",
+        (key_bytes, _DEFLATED),
+    )
     streams = {}
-    for site, site_no, path, packed, holds in found:
+    for site, site_no, path, packed, holds, deflated in found:
         stream = Stream(site, site_no, path)
         items = unpack_items(stream, packed)
-        if holds or (kind_of(items) == EVENT and any(each in positions for each in items.positions)):
+        carries = kind_of(items) == EVENT and any(each in positions for each in items.positions)
+        if holds or carries or (deflated is not None and _holds(deflated, key_bytes)):
             streams[stream.key] = stream
     return list(streams.values())
+
+
+def _holds(frame: bytes, key_bytes: bytes) -> bool:
+    """Whether a deflated batch of ours has these bytes in an event."""
+    try:
+        batch = decode_events_untrusted(frame, frozenset({FEATURE_DEFLATE}))
+    except ProtocolError:
+        return True  # it cannot be read, so it cannot be said to be clean
+    return isinstance(batch, Batch) and any(key_bytes in event for event in batch.events)
 
 
 def remove_changes(tx: Tx, table_no: int, key_bytes: bytes) -> None:

@@ -50,6 +50,8 @@ class Advance:
     batch: int = BATCH_EVENTS
     live_after: int = 0
     live_room: int = 0
+    linked: frozenset[bytes] | None = None  # whom the peer says it is linked to; None before it said so
+    offer_to: int = 0  # events of others up to this position are to be offered now, whoever wrote them
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class PeerHello:
     hello: Hello
     scope: Scope  # what the peer wants: the filter of every sending job on this link
     clock_offset_ms: int  # the peer's wall clock minus ours
+    features: frozenset[str] = frozenset()  # agreed: how every sending job on this link sends
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ class RolledBack:
     """
 
     claimed: Hlc | None
+    everything: bool = False  # it does not offer us what our lost stream told it that we had: ask for all of it
 
 
 @dataclass(frozen=True, slots=True)

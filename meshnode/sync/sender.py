@@ -17,6 +17,7 @@ from meshnode.model.frames import Ack, Inbound, Nak, Open, Request, encode_frame
 from meshnode.sync.effects import Advance, Answer, Close, Effect, NewEpoch, Resend, RewindPoint, SendEvents
 from meshnode.sync.pace import Pace
 from meshnode.sync.resume import rewind_wait_ms, same_stream
+from meshnode.sync.waiting import Waiting
 
 RETRY_MS = 1_000  # first pause before what was rejected twice is offered again; doubles up to a cycle
 REOPEN_MS = 1_000  # pause between new epochs that a peer's naks force, where nothing is settled meanwhile
@@ -29,6 +30,16 @@ _ANOTHER_LINK = Close(CloseCode.DUPLICATE, "another link carries this stream")
 def _due(at_ms: int, now_ms: int, span_ms: int) -> bool:
     """Whether a moment has come that was set at most `span_ms` ahead; a wall clock that stepped back makes it come."""
     return now_ms >= at_ms or at_ms > now_ms + span_ms
+
+
+def _check_indexes_untrusted(ack: Ack, staged: Staged) -> None:
+    """An ack names only what its frame has: `rejected` what it carries, `wanted` what it offers."""
+    if (ack.wanted is not None) is not staged.offers:
+        raise ProtocolError("only the ack of an offer says what is wanted, and it has to")
+    if any(index >= staged.items for index in ack.rejected) or (ack.rejected and staged.offers):
+        raise ProtocolError("an ack that rejects what the frame does not carry")
+    if any(index >= staged.items for index in ack.wanted or ()):
+        raise ProtocolError("an ack that wants what the frame does not offer")
 
 
 class Sender:
@@ -58,7 +69,11 @@ class Sender:
         self._retry = False
         self._watermarks = False
         self._watermarks_asked = False
+        self._watermarks_refused = False  # something has to be acknowledged before they may be told
         self._watermarks_at = 0
+        # Where events of others are offered first (feature `offer`).
+        self._waiting: Waiting | None = None
+        self.linked: frozenset[bytes] | None = None  # whom the peer says it is linked to
         # What the peer rejected, and when it is worth offering again.
         self._rejected = False
         self._retry_at = 0
@@ -110,9 +125,15 @@ class Sender:
         due = [self._cycle_at]
         if self._lazy_at is not None:
             due.append(self._lazy_at)
-        if self._watermarks and self._room() > 0:
+        if self._tells_watermarks:
             due.append(self._watermarks_at)
+        if self._waiting is not None and self._waiting.next_timer is not None:
+            due.append(self._waiting.next_timer)
         return min(due)
+
+    @property
+    def _tells_watermarks(self) -> bool:
+        return self._watermarks and not self._watermarks_refused and self._room() > 0
 
     # --- Inputs.
 
@@ -123,6 +144,24 @@ class Sender:
         self._peer_holds = inbound
         self._cycle_at = now_ms + CYCLE_MS
         return self._begin(now_ms)
+
+    def offers(self, *, first: bool) -> None:
+        """Events of others are offered on this link; of us and the peer we are the `first` to do so."""
+        self._waiting = Waiting(first=first)
+
+    def linked_to(self, sites: frozenset[bytes]) -> None:
+        """The peer said whom it is linked to: what waits for any other site is offered now."""
+        gone = self.linked is None or self.linked - sites
+        self.linked = sites
+        if gone:
+            self._stage = True
+            self._watermarks = True
+
+    def hurry(self) -> None:
+        """Somebody waits for the peer to have everything."""
+        if self._waiting is not None:
+            self._waiting.hurry()
+            self._stage = True
 
     def ack_untrusted(self, ack: Ack, now_ms: int) -> None:
         """Settle the oldest frame, or nothing; any ack that names neither raises ProtocolError (profile §8)."""
@@ -139,13 +178,13 @@ class Sender:
         oldest = self._unsettled[0] if self._unsettled else None
         if oldest is None or (ack.no, ack.digest) != (oldest.no, oldest.digest):
             raise ProtocolError("an ack that is not of the oldest unsettled frame")
-        if any(index >= oldest.items for index in ack.rejected):
-            raise ProtocolError("an ack that rejects what the frame does not carry")
+        _check_indexes_untrusted(ack, oldest)
         self._unsettled.popleft()
         self._settled_no, self._settled_digest = ack.no, ack.digest
         self._pace.settled(ack.no, now_ms, more=self._more)
-        self._acks.append(Settlement(ack.no, ack.digest, tuple(ack.rejected)))
+        self._acks.append(Settlement(ack.no, ack.digest, tuple(ack.rejected), ack.wanted or ()))
         self._reopened_at = None
+        self._watermarks_refused = False
         if ack.rejected and not oldest.live:  # else the backlog brings them again
             self._note_rejection(now_ms)
 
@@ -226,6 +265,8 @@ class Sender:
             self._start_cycle(now_ms)
         if self._lazy_at is not None and _due(self._lazy_at, now_ms, LAZY_MS):
             self.grew(now_ms)
+        if self._waiting is not None and self._waiting.is_due(now_ms):
+            self._stage = True
         job = self._next_job(now_ms)
         if job is None:
             return []
@@ -248,7 +289,12 @@ class Sender:
         self._more = result.more
         self._stage = self._stage or result.more
         self._live_after = result.live_after
-        self._watermarks = self._watermarks or (self._watermarks_asked and result.watermarks is None)
+        if self._watermarks_asked:
+            self._watermarks_refused = result.watermarks is None
+            if self._watermarks_refused:
+                self._watermarks, self._watermarks_at = True, now_ms
+        if self._waiting is not None and result.seen_to:
+            self._waiting.noted(result.seen_to, now_ms, waiting=result.waiting, more=result.more)
         fresh = self._learn(result.frames)
         if self._opening is not None or self._resend_from is not None or self._held:
             return []  # they go out with the resend, or are discarded
@@ -318,6 +364,8 @@ class Sender:
         """At the latest every 30 s, whatever was heard of the log (profile §8)."""
         self._cycle_at = now_ms + CYCLE_MS
         self._stage = True
+        self._watermarks_refused = False
+        self._watermarks = self._watermarks or self._waiting is not None  # those that wait to be told
         if not self._rejected:
             self._retry_pause = 0
         self._retry = self._retry or _due(self._retry_at, now_ms, CYCLE_MS)
@@ -337,8 +385,8 @@ class Sender:
         if self._requests:
             return Answer(self._requests.popleft())
         room, live_room = self._room(), self._live_room()
-        told = self._watermarks and _due(self._watermarks_at, now_ms, WATERMARKS_MS)
-        if self._acks or (room > 0 and (told or self._stage)) or (live_room > 0 and self._fresh):
+        told = self._tells_watermarks and _due(self._watermarks_at, now_ms, WATERMARKS_MS)
+        if self._acks or told or (room > 0 and self._stage) or (live_room > 0 and self._fresh):
             return self._advance(now_ms, room, live_room)
         return None
 
@@ -369,6 +417,8 @@ class Sender:
             self._pace.events,
             self._live_after,
             live_room,
+            self.linked,
+            0 if self._waiting is None else self._waiting.due_to,
         )
         self._acks.clear()
         self._fresh = self._fresh and not live_room

@@ -25,8 +25,9 @@ What a driver does (the node's link does it over QUIC, `tests/support/pair.py` o
     answered by `stream_failed` (sending side) or ends the link (`Commit`); any other error ends it with code 9.
 5.  Call `timer` when `next_timer` has come; ask it again after every input. `now` is the wall clock in milliseconds: it
     may step back, which only makes things happen sooner.
-6.  Tell every session `log_grew` after anything was committed by others than itself, and `requests` when this node
-    wants something of its peer. `Commit` results with `added` are such commits: tell the *other* sessions.
+6.  Tell every session `log_grew` after anything was committed by others than itself, `requests` when this node wants
+    something of its peer, `linked` whenever a link began or ended, and `hurry` when somebody waits until the peer has
+    everything. `Commit` results with `added` are such commits: tell the *other* sessions.
 7.  A session holds no truth. Drop it at any moment, after any effect; a new one from a new `LinkState` goes on. Have
     one session per peer at a time, and read the `LinkState` of the next only when the jobs of the one before have
     ended. Where two overlap all the same nothing is lost: the store refuses the jobs of the one whose epoch is not
@@ -36,7 +37,7 @@ What a driver does (the node's link does it over QUIC, `tests/support/pair.py` o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from meshnode.codec.framing import FrameReader, frame
 from meshnode.errors import CloseCode, ProtocolError
@@ -45,14 +46,17 @@ from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, O
 from meshnode.model.frames import (
     FEATURE_COVERING,
     FEATURE_LIVE,
+    FEATURE_OFFER,
     Ack,
     Bye,
     Frame,
     Hello,
     Introduce,
+    Links,
     Nak,
     Open,
     Request,
+    WatermarkEntry,
     Watermarks,
     digest,
     encode_frame,
@@ -71,14 +75,12 @@ from meshnode.sync.effects import (
     SendControl,
 )
 from meshnode.sync.greeting import Greeting, check_hello_untrusted, label, own_hello, plain, remarks, without_skew
+from meshnode.sync.links import ToldLinks
 from meshnode.sync.own_past import OwnPast
 from meshnode.sync.receiver import Receiver
 from meshnode.sync.resume import holds_more
 from meshnode.sync.sender import Sender
 from meshnode.sync.watermarks import HeardWatermarks, ToldWatermarks
-
-FEATURES: Final = (FEATURE_COVERING, FEATURE_LIVE)
-"""What a node offers beyond the plain profile (profile §8, `features`)."""
 
 _Work: TypeAlias = Callable[[], list[Effect]]
 
@@ -110,6 +112,7 @@ class Session:
         self._own_past = OwnPast(greeting.site)
         self._requested: dict[bytes, None] = {}
         self._features: frozenset[str] = frozenset()  # agreed: listed by both sides
+        self._links = ToldLinks(peer)
         self._told = ToldWatermarks()
         self._heard = HeardWatermarks()
         self.stopped = ""
@@ -153,7 +156,17 @@ class Session:
 
     def next_timer(self) -> int | None:
         """When `timer` is due, in wall-clock milliseconds; None where nothing is waited for."""
-        return None if self._dead or self._leaving or self._sender is None else self._sender.next_timer()
+        if self._dead or self._leaving or self._sender is None:
+            return None
+        due = [self._sender.next_timer(), self._told.next_timer()]
+        if self._offers:
+            due.append(self._links.next_timer())
+        return min((each for each in due if each is not None), default=None)
+
+    @property
+    def peer_links(self) -> frozenset[bytes] | None:
+        """Whom the peer says it is linked to; None before it said so, or where that feature was not agreed."""
+        return self._sender.linked if self._sender else None
 
     # --- Inputs: the life of the link.
 
@@ -203,12 +216,24 @@ class Session:
         if self._sender is not None:
             self._sender.grew(now_ms)
             self._sender.want_watermarks()
+            self._told.written(now_ms)
         return self._guarded(list, now_ms)
 
     def wake(self, now_ms: int) -> list[Effect]:
         """The node's owner wants a cycle now."""
         if self._sender is not None:
             self._sender.wake(now_ms)
+        return self._guarded(list, now_ms)
+
+    def linked(self, sites: Iterable[bytes], now_ms: int) -> list[Effect]:
+        """Whom this node is linked to by now."""
+        self._links.are(sites)
+        return self._guarded(list, now_ms)
+
+    def hurry(self, now_ms: int) -> list[Effect]:
+        """Somebody waits for the peer to have everything: what was gathered for it goes out."""
+        if self._sender is not None:
+            self._sender.hurry()
         return self._guarded(list, now_ms)
 
     def requests(self, bodies: Iterable[bytes], now_ms: int) -> list[Effect]:
@@ -261,6 +286,8 @@ class Session:
         if result is not None and result.claimed:
             self._sending().watermarks_rose(now_ms)
         if result is not None and result.added:
+            self._told.written(now_ms)
+        if result is not None and (result.added or result.offered):
             self._sending().grew_by_peer(now_ms)
         if result is not None and result.answered:
             self._heard.again()
@@ -310,6 +337,8 @@ class Session:
                     return [Notice("request-limit", "it asks faster than it is answered")]
             case Watermarks():
                 return self._watermarks_untrusted(message, now_ms)
+            case Links():
+                self._sending().linked_to(frozenset(message.sites))
             case Bye():
                 self._leaving = True
                 return [PeerBye(message.code, message.reason)]
@@ -332,12 +361,14 @@ class Session:
         known = max(self._state.own_newest, dict(self._state.max_hlc).get(self._greeting.site, ZERO))
         asked = (*self._requested, *self._state.requests)
         self._own_past.greeted(claimed, skewed=self._greeting.site not in hello.max_hlc, known=known, asked=asked)
-        effects: list[Effect] = [PeerHello(hello, scope, hello.wall - now_ms)]
+        effects: list[Effect] = [PeerHello(hello, scope, hello.wall - now_ms, self._features)]
         effects.extend(remarks(hello, skewed, known, self._greeting.site, now_ms))
         if holds_more(hello.inbound, self._state.outbound, self._state.past_epochs):
-            effects.append(RolledBack(None))
+            effects.append(RolledBack(None, everything=self._offers))
         effects.extend(self._ask(self._requested))
         effects.extend(self.requests(self._state.requests, now_ms))
+        if self._offers:
+            self._sending().offers(first=self._greeting.site < self.peer)
         live = FEATURE_LIVE in self._features
         effects.extend(self._sending().greeted(hello.inbound, now_ms, live=live))
         self._sending().want_watermarks()
@@ -380,6 +411,11 @@ class Session:
 
     # --- The rest.
 
+    @property
+    def _offers(self) -> bool:
+        """Whether events of others are offered on this link before they are sent."""
+        return FEATURE_OFFER in self._features
+
     def _committed(self, result: Committed | None) -> list[Effect]:
         effects = self._receiver.committed(result)
         if result is not None:
@@ -392,8 +428,17 @@ class Session:
         if not self._sending().stands_still:
             self.stopped = ""
         if result is not None and result.watermarks is not None:
-            effects.extend(map(_control, self._told.messages(result.watermarks, *self._sending().after)))
+            entries: Sequence[WatermarkEntry] = result.watermarks
+            if self._offers:
+                heard = {self._greeting.site, self.peer, *(self.peer_links or ())}
+                entries = self._told.worth_telling(entries, heard, now_ms)
+            effects.extend(map(_control, self._told.messages(entries, *self._sending().after)))
         return effects
+
+    def _links_changed(self, now_ms: int) -> list[Effect]:
+        """The first telling follows our hello, whether or not there are any."""
+        told = self._links.due(now_ms) if self._offers and self.hello is not None else None
+        return [] if told is None else [_control(told)]
 
     def _ask(self, bodies: Iterable[bytes]) -> list[Effect]:
         """Requests as they are stored, without what the peer did not agree to."""
@@ -422,10 +467,13 @@ class Session:
             return effects
         if self._leaving or self._sender is None:
             return effects
-        return [*effects, *self._time_passed(now_ms), *self._receiver.pump(self._heard), *self._sender.pump(now_ms)]
+        effects = [*effects, *self._time_passed(now_ms), *self._links_changed(now_ms)]
+        return [*effects, *self._receiver.pump(self._heard), *self._sender.pump(now_ms)]
 
     def _time_passed(self, now_ms: int) -> Iterator[Effect]:
         """What the peer told beyond the skew bound counts once it is within it: it tells nothing twice on one link."""
+        if self._told.is_due(now_ms):
+            self._sending().watermarks_rose(now_ms)
         counting = self._heard.time_passed(now_ms)
         if counting:
             yield PeerWatermarks(counting)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
-from meshnode.limits import TOLD_GROUPS_PER_PEER
+from meshnode.limits import IDLE_WATERMARKS_MS, QUIET_WATERMARKS_MS, TOLD_GROUPS_PER_PEER
 from meshnode.model.delivery import GroupName, Told
 from meshnode.model.frames import After, WatermarkEntry, Watermarks
 from meshnode.model.hlc import Hlc, beyond_skew
@@ -19,23 +19,58 @@ class ToldWatermarks:
     The first message comes even without entries: that it came says that nothing was left to stage.
     """
 
-    __slots__ = ("_any", "_told")
+    __slots__ = ("_any", "_at_once", "_due_at", "_latest_at", "_told")
 
     def __init__(self) -> None:
         self._told: dict[GroupName, Hlc] = {}
         self._any = False
+        self._at_once = True  # the next telling leaves nothing out
+        self._due_at: int | None = None  # when those that wait are told
+        self._latest_at = 0  # until when that may be put off
+
+    def worth_telling(
+        self, entries: Sequence[WatermarkEntry], heard: Collection[bytes], now_ms: int
+    ) -> Sequence[WatermarkEntry]:
+        """Those of sites that the peer `heard` of itself wait until nothing is written, but not the first (§14)."""
+        waits = any(entry.site in heard and self._told.get(entry[:3]) != _hlc(entry) for entry in entries)
+        if self._at_once or not waits:
+            self._at_once, self._due_at = False, None
+            return entries
+        if self._due_at is None:
+            self._due_at, self._latest_at = now_ms + IDLE_WATERMARKS_MS, now_ms + QUIET_WATERMARKS_MS
+        return [entry for entry in entries if entry.site not in heard]
+
+    def written(self, now_ms: int) -> None:
+        """There is something new in the log: what waits is told later, as long as it may wait."""
+        if self._due_at is not None:
+            self._due_at = min(now_ms + IDLE_WATERMARKS_MS, self._latest_at)
+
+    def next_timer(self) -> int | None:
+        """When those that wait are due."""
+        return self._due_at
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether they are, once; a wall clock that stepped back ends the waiting too."""
+        if self._due_at is None or now_ms < self._due_at <= now_ms + IDLE_WATERMARKS_MS:
+            return False
+        self._at_once, self._due_at = True, None
+        return True
 
     def messages(self, entries: Iterable[WatermarkEntry], epoch: bytes, no: int) -> Iterator[Watermarks]:
         """The messages that bring the peer up to date; once one was sent, none where nothing rose."""
         risen = []
         for entry in entries:
-            group, hlc = entry[:3], Hlc(entry.physical, entry.logical)
+            group, hlc = entry[:3], _hlc(entry)
             if self._told.get(group) != hlc:
                 self._told[group] = hlc
                 risen.append(entry)
         first, self._any = not self._any, True
         for start in range(0, max(len(risen), first), ENTRIES_PER_MESSAGE):
             yield Watermarks(after=After(epoch, no), entries=tuple(risen[start : start + ENTRIES_PER_MESSAGE]))
+
+
+def _hlc(entry: WatermarkEntry) -> Hlc:
+    return Hlc(entry.physical, entry.logical)
 
 
 class HeardWatermarks:

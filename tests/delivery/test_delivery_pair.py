@@ -484,7 +484,7 @@ def test_unreadable_receiving_state_is_never_replaced(tmp_path: Path, damage: st
 
 
 def test_the_frontier_counts_batches_and_learns_only_of_sites_that_were_met(tmp_path: Path) -> None:
-    first, second, third = mesh(tmp_path, 3)
+    first, second, third = mesh(tmp_path, 3, features=())
     first.write("a", "1")
     settle([Wire(first, second)])
     settle([Wire(second, third)])
@@ -508,7 +508,7 @@ def test_a_257th_site_is_refused_with_code_8_and_surfaced(tmp_path: Path) -> Non
 
 
 def test_watermarks_tell_what_was_applied(tmp_path: Path) -> None:
-    left, right = mesh(tmp_path, 2)
+    left, right = mesh(tmp_path, 2, features=())
     event = left.write("n1", "Milk")
     wire = Wire(left, right)
     wire.settle()

@@ -8,12 +8,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.pair import Node, Stopped, Wire, mesh
 from support.records import founding, vouch
 
 from meshnode.limits import GENESIS_REWIND_MS
+from meshnode.model.frames import FEATURES
 
 ACTIONS = st.one_of(
     st.tuples(st.just("step"), st.integers(0, 5)),
@@ -30,8 +32,8 @@ ACTIONS = st.one_of(
 class World:
     """Two nodes, at most one link, and the books that are kept about them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.left, self.right = mesh(folder, 2)
+    def __init__(self, folder: Path, features: tuple[str, ...]) -> None:
+        self.left, self.right = mesh(folder, 2, features=features)
         self.nodes = (self.left, self.right)
         self.wire = Wire(self.left, self.right)
         self.written: set[bytes] = set()
@@ -109,11 +111,12 @@ def check_converged(left: Node, right: Node) -> None:
         assert node.query("SELECT count(*) FROM meshnode_log") == [(len(node.events()),)]
 
 
+@pytest.mark.parametrize("features", [(), FEATURES], ids=["plain", "features"])
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(st.lists(ACTIONS, max_size=60))
-def test_nothing_is_lost_and_nothing_repeated(actions: list[tuple[str, object]]) -> None:
+@given(actions=st.lists(ACTIONS, max_size=60))
+def test_nothing_is_lost_and_nothing_repeated(features: tuple[str, ...], actions: list[tuple[str, object]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder))
+        world = World(Path(folder), features)
         for action in actions:
             world.act(action)
             if action[0] in ("crash", "relink", "fuse"):
@@ -128,11 +131,18 @@ def test_nothing_is_lost_and_nothing_repeated(actions: list[tuple[str, object]])
             node.context.db.close()
 
 
+@pytest.mark.parametrize("features", [(), FEATURES], ids=["plain", "features"])
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(st.lists(st.one_of(ACTIONS, st.tuples(st.sampled_from(("lose", "backup", "restore")), st.none())), max_size=60))
-def test_a_receiver_that_loses_or_restores_its_database_converges(actions: list[tuple[str, object]]) -> None:
+@given(
+    actions=st.lists(
+        st.one_of(ACTIONS, st.tuples(st.sampled_from(("lose", "backup", "restore")), st.none())), max_size=60
+    )
+)
+def test_a_receiver_that_loses_or_restores_its_database_converges(
+    features: tuple[str, ...], actions: list[tuple[str, object]]
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder))
+        world = World(Path(folder), features)
         left, right = world.nodes
         records = (*founding(left.key), vouch(left.key, right.key, 4))
         copy: bytes | None = None

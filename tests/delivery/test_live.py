@@ -32,7 +32,7 @@ from meshnode.limits import (
 )
 from meshnode.model.delivery import PATH, Adopt, Advanced, Received, Settlement, StagedFrame
 from meshnode.model.event import Event, author_event
-from meshnode.model.frames import Batch, Live, Records, digest, encode_frame
+from meshnode.model.frames import FEATURES, Batch, Live, Records, digest, encode_frame
 from meshnode.model.frames_untrusted import decode_events_untrusted
 from meshnode.model.hlc import Hlc, tick
 from meshnode.model.scope import Scope
@@ -41,7 +41,6 @@ from meshnode.store import delivery, reoffers, watermarks
 from meshnode.store.database import Tx
 from meshnode.store.traces import streams_in_flight
 from meshnode.sync.effects import Advance, NewEpoch
-from meshnode.sync.session import FEATURES
 
 PEER = site_key(2).site
 AGREED = frozenset(FEATURES)
@@ -444,7 +443,7 @@ def test_nothing_is_lost_and_no_watermark_is_ahead_whatever_goes_ahead(
     before: int, actions: list[tuple[str, object]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, patch.multiple(staging, LIVE_BACKLOG=0, LIVE_EVENTS=2):
-        world = World(Path(folder))
+        world = World(Path(folder), FEATURES)
         world.wire.cut()
         world.written.update(write_many(world.left, before))
         world.relink(False)

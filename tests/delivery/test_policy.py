@@ -18,7 +18,7 @@ from meshnode.errors import NotFoundError
 from meshnode.limits import SKEW_MS
 from meshnode.model.delivery import PATH
 from meshnode.model.event import author_event
-from meshnode.model.frames import FEATURE_COVERING, Batch, Watermarks
+from meshnode.model.frames import FEATURE_COVERING, FEATURES, Batch, Watermarks
 from meshnode.model.frames_untrusted import decode_control_untrusted, decode_events_untrusted
 from meshnode.model.hlc import Hlc, tick
 from meshnode.model.policy import DAY_MS, TableClass
@@ -28,6 +28,9 @@ from meshnode.store.backlog import backlog
 from meshnode.sync.effects import Advance, NewEpoch, SendControl, SendEvents
 
 OTHER = ("main", "other")
+
+
+SENT = Filter(features=frozenset(FEATURES))  # as every job of these links has it
 
 
 @pytest.fixture
@@ -232,7 +235,7 @@ def test_what_is_staged_does_not_outlive_its_budget(pair: tuple[Node, Node]) -> 
         left.time.now_ms += wait_ms
         stream = open_link(left.context, right.site, PATH).outbound
         assert stream is not None
-        again = outbox.resend(left.context, right.site, PATH, epoch=stream.epoch, from_no=1, offered=Filter())
+        again = outbox.resend(left.context, right.site, PATH, epoch=stream.epoch, from_no=1, offered=SENT)
         assert len(again or ()) == expected
     link(left, right)
     assert right.rows() == {}
@@ -419,7 +422,7 @@ def watermarks_told(wire: Wire) -> set[tuple[str, str]]:
     told = set()
     for effect in wire.left.effects:
         if isinstance(effect, SendControl):
-            message = decode_control_untrusted(effect.data[4:], frozenset({FEATURE_COVERING}))
+            message = decode_control_untrusted(effect.data[4:], SENT.features)
             if isinstance(message, Watermarks):
                 told |= {(entry.schema, entry.table) for entry in message.entries}
     return told

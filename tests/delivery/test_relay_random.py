@@ -8,12 +8,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.pair import Node, Stopped, Wire, mesh, settle
 from support.records import founding, vouch
 
 from meshnode.limits import GENESIS_REWIND_MS
+from meshnode.model.frames import FEATURES
 from meshnode.model.hlc import Hlc
 from meshnode.store.watermarks import all_watermarks
 from meshnode.sync.sender import WATERMARKS_MS
@@ -35,8 +37,8 @@ ACTIONS = st.one_of(
 class Triangle:
     """Three nodes and what each of them wrote; the middle one, which only relays, may lose or restore its database."""
 
-    def __init__(self, folder: Path) -> None:
-        self.nodes = mesh(folder, 3)
+    def __init__(self, folder: Path, features: tuple[str, ...]) -> None:
+        self.nodes = mesh(folder, 3, features=features)
         first = self.nodes[0]
         self.records = (*founding(first.key), *(vouch(first.key, node.key, 2 + node.number) for node in self.nodes[1:]))
         self.written: dict[bytes, dict[Hlc, bytes]] = {}
@@ -117,11 +119,14 @@ class Triangle:
                 assert due <= present
 
 
+@pytest.mark.parametrize("features", [(), FEATURES], ids=["plain", "features"])
 @settings(max_examples=15, deadline=None, derandomize=True)
-@given(st.lists(st.integers(0, 5), min_size=40, max_size=80))
-def test_no_watermark_runs_ahead_of_the_frames_between_any_two_steps(choices: list[int]) -> None:
+@given(choices=st.lists(st.integers(0, 5), min_size=40, max_size=80))
+def test_no_watermark_runs_ahead_of_the_frames_between_any_two_steps(
+    features: tuple[str, ...], choices: list[int]
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = Triangle(Path(folder))
+        world = Triangle(Path(folder), features)
         world.wires[2].cut()  # the third node has everything by way of the second
         settle(world.wires)
         for choice in choices:
@@ -136,11 +141,12 @@ def test_no_watermark_runs_ahead_of_the_frames_between_any_two_steps(choices: li
             node.context.db.close()
 
 
+@pytest.mark.parametrize("features", [(), FEATURES], ids=["plain", "features"])
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(st.lists(ACTIONS, max_size=50))
-def test_no_watermark_claims_what_is_not_there(actions: list[tuple[str, int, int]]) -> None:
+@given(actions=st.lists(ACTIONS, max_size=50))
+def test_no_watermark_claims_what_is_not_there(features: tuple[str, ...], actions: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = Triangle(Path(folder))
+        world = Triangle(Path(folder), features)
         for action in actions:
             world.act(*action)
             if all(node.fuse is None for node in world.nodes):

@@ -11,10 +11,11 @@ from support.records import founding, sealed, site_key, vouch
 
 from meshnode.engine import inbox, links
 from meshnode.engine.registry import TableSpec, register
-from meshnode.limits import GENESIS_REWIND_MS, SKEW_MS
+from meshnode.limits import GENESIS_REWIND_MS, QUIET_WATERMARKS_MS, SKEW_MS
 from meshnode.model.delivery import PATH, Adopt, Committed, Received, Told
 from meshnode.model.event import Event
 from meshnode.model.frames import (
+    FEATURES,
     WHAT_SITE,
     WHAT_TABLE,
     After,
@@ -94,18 +95,26 @@ def ask(node: Node, request: Request) -> None:
         history.add_request(tx, request.id, number, encode_frame(request))
 
 
-def test_a_group_advances_along_a_chain_of_nodes(tmp_path: Path) -> None:
-    first, second, third = mesh(tmp_path, 3)
+@pytest.mark.parametrize(("features", "told_within_ms"), [((), 2_000), (FEATURES, QUIET_WATERMARKS_MS)])
+def test_a_group_advances_along_a_chain_of_nodes(
+    tmp_path: Path, features: tuple[str, ...], told_within_ms: int
+) -> None:
+    first, second, third = mesh(tmp_path, 3, features=features)
     written = [first.write(row, "x") for row in "abc"]
     wires = [Wire(first, second), Wire(second, third)]
     settle(wires)
-    for _ in range(4):
-        first.time.now_ms += 2_000
+
+    def pass_time(ms: int) -> None:
+        first.time.now_ms += ms
         for wire in wires:
             wire.left.timer()
             wire.right.timer()
         settle(wires)
+
+    for _ in range(4):
+        pass_time(2_000)
     assert mark(third, first.site) == written[-1].hlc
+    pass_time(told_within_ms)  # to the second node, which hears of it from the first, this only says how far it came
     assert wires[1].left.session.peer_watermarks[(first.site, "main", "notes")].hlc == written[-1].hlc
 
 
@@ -119,9 +128,9 @@ def test_a_lost_history_comes_back_by_a_peer_that_gets_it_only_while_it_is_linke
     wires = [Wire(first, second)]
     settle(wires)  # its hello tells of nothing later: the second node has none of it
     wires.append(Wire(second, third))
-    for _ in range(4):
+    for _ in range(8):
         settle(wires)
-        first.time.now_ms += 2_000
+        first.time.now_ms += QUIET_WATERMARKS_MS // 2  # what waits to be offered or told has come meanwhile
         for wire in wires:
             wire.left.timer()
             wire.right.timer()

@@ -208,7 +208,10 @@ RECEIVING = {
         "UPDATE meshnode_acks SET ack = CAST(substr(ack, 1, length(ack) - 1) AS BLOB)",
     ),
     "receipt that is gone": ("DELETE FROM meshnode_acks", None),
-    "request": ("INSERT INTO meshnode_requests VALUES (x'00', 2, x'ff')", "DELETE FROM meshnode_requests"),
+    "request": (
+        "INSERT INTO meshnode_requests VALUES (x'00', 2, x'ff', 0)",
+        "DELETE FROM meshnode_requests",
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from support.store_jobs import Job
 
@@ -19,7 +19,7 @@ from meshnode.model.hlc import Hlc
 from meshnode.model.record import Vouch, parse_record_untrusted, split_record_untrusted
 from meshnode.store import delivery, inbound
 from meshnode.store.backlog import backlog
-from meshnode.store.delivery import PAST_EPOCHS, StagedRow, Stream
+from meshnode.store.delivery import PAST_EPOCHS, Outbound, StagedRow, Stream
 from meshnode.store.log import HELD
 from meshnode.store.reoffers import EVENT
 from meshnode.store.u64 import from_sql
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sim.world import World
 
 
-_EVENTS: Final = (delivery.EVENTS, delivery.EVENTS_AGAIN, delivery.LIVE)
+_EVENTS: Final = (delivery.EVENTS, delivery.EVENTS_AGAIN, delivery.LIVE, delivery.OFFERED)
 
 
 def stream_between(sender: Node, receiver: Host) -> Stream | None:
@@ -79,12 +79,25 @@ class Settled(Checker):
         return int(node.query(sql, *stream.key, EVENT)[0][0])
 
 
+class _Passed(NamedTuple):
+    """Where the cursors of a stream are: of what its sender wrote, and of what others did (profile §14)."""
+
+    epoch: bytes
+    own: int = 0
+    others: int = 0
+
+    @classmethod
+    def of(cls, outbound: Outbound) -> _Passed:
+        others = outbound.cursor if outbound.offer_cursor is None else outbound.offer_cursor
+        return cls(outbound.epoch, outbound.cursor, others)
+
+
 class CursorsBehindPeers(Checker):
     """A cursor never passes what its peer does not hold, or has a reason not to hold (profile §8)."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._passed: dict[tuple[int, int], tuple[bytes, int]] = {}
+        self._passed: dict[tuple[int, int], _Passed] = {}
         self._epochs: dict[bytes, int] = {}  # the receiver's disk when the epoch was first seen
 
     def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
@@ -119,15 +132,18 @@ class CursorsBehindPeers(Checker):
                 return  # the receiver's disk is another one: what is passed will be sent again when they meet
             self._epochs[outbound.epoch] = receiver.disks
             self._passed.pop(pair, None)
-        epoch, passed = self._passed.get(pair, (b"", 0))
-        if epoch != outbound.epoch or passed > outbound.cursor:
-            passed = 0
-        self._passed[pair] = (outbound.epoch, outbound.cursor)
+        passed, now = self._passed.get(pair, _Passed(b"")), _Passed.of(outbound)
+        if passed.epoch != now.epoch or passed.own > now.own or passed.others > now.others:
+            passed = _Passed(now.epoch)
+        self._passed[pair] = now
         books = self.world.watch.books
         held = books.held[sender.number]
-        for position in range(passed + 1, outbound.cursor + 1):
+        for position in range(min(passed.own, passed.others) + 1, max(now.own, now.others) + 1):
             data = held.data_at(position)
-            if data is not None and data not in books.held[receiver.number].events:
+            if data is None or data in books.held[receiver.number].events:
+                continue
+            is_own = books.events[data].site == sender.site
+            if (passed.own < position <= now.own) if is_own else (passed.others < position <= now.others):
                 self._account_for(sender, receiver, stream, position, books.events[data])
 
     def _account_for(self, sender: Node, receiver: Node, stream: Stream, position: int, event: Event) -> None:
@@ -183,7 +199,8 @@ class NothingAcknowledgedIsLost(Checker):
                 continue
             for index, position in enumerate(row.items.positions):
                 data = books.held[node.number].data_at(position)
-                if data is not None and index not in ack.rejected and data in books.held[peer.number].events:
+                missing = index in ack.rejected or index in ack.wanted
+                if data is not None and not missing and data in books.held[peer.number].events:
                     self._acknowledged[peer.number].add(data)
 
     def booted(self, node: Node) -> None:

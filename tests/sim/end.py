@@ -47,6 +47,7 @@ class End:
         self.process, self.side, self.peer = process, side, side.peer
         self.lane = Lane(process.context, self.peer.site)
         self.session = Session(process.greeting(self.peer.site), self.peer.site, admitted=admitted)
+        self.session.linked(process.linked_to, process.wall_ms())  # known before the first word on this link
         self._admitted = admitted
         self._timer: Timer | None = None
         self._noticed: dict[str, tuple[int, str]] = {}
@@ -86,6 +87,10 @@ class End:
         """Something was committed by somebody else than this session."""
         self._carry_out(self.session.log_grew(self._now_ms))
 
+    def tell_links(self) -> None:
+        """Whom this node is linked to changed."""
+        self._carry_out(self.session.linked(self.process.linked_to, self._now_ms))
+
     def ask(self) -> None:
         """Send what this node asks of the peer by now."""
         context, peer = self.process.context, self.peer.site
@@ -123,8 +128,8 @@ class End:
                     pass
                 case Introduced(records):
                     self._introduce(records)
-                case RolledBack(claimed):
-                    self._rolled_back(claimed)
+                case RolledBack(claimed, everything):
+                    self._rolled_back(claimed, everything)
                 case _:
                     self._do(self._sized(effect))
         self._set_timer()
@@ -164,9 +169,10 @@ class End:
         return job
 
     def _greeted(self, hello: PeerHello) -> None:
-        self.lane = Lane(self.process.context, self.peer.site, Filter(hello.scope))
+        self.lane = Lane(self.process.context, self.peer.site, Filter(hello.scope, hello.features))
         self.process.met.add(self.peer.site)
         self.process.unknown_to.discard(self.peer.site)
+        self.process.tell_links()
 
     def _introduce(self, records: tuple[bytes, ...]) -> None:
         context, peer = self.process.context, self.peer
@@ -192,13 +198,13 @@ class End:
         if not self._admitted:
             self.side.close(CloseCode.NOT_A_MEMBER, "not a member, and not introduced")
 
-    def _rolled_back(self, claimed: object) -> None:
+    def _rolled_back(self, claimed: object, everything: bool) -> None:
         context, peer = self.process.context, self.peer.site
         if claimed is not None:
             self.process.rolled_back(peer)
         self._submit(
             "ask own history",
-            lambda: links.ask_own_history(context, peer, PATH),
+            lambda: links.ask_own_history(context, peer, PATH, everything=everything),
             lambda asked: self._carry_out(self.session.requests(asked, self._now_ms)),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
@@ -10,15 +11,19 @@ from unittest.mock import patch
 import msgspec
 
 from meshnode.codec.framing import frame
+from meshnode.engine import inbox
+from meshnode.engine.context import Context
 from meshnode.engine.staging import Staging
 from meshnode.merge.rows import RowFold
 from meshnode.model.delivery import Content, Settlement
 from meshnode.model.event import Scalar
-from meshnode.model.frames import Ack, Inbound, encode_frame
+from meshnode.model.frames import Ack, Inbound, Offer, encode_frame
 from meshnode.model.frames_untrusted import decode_control_untrusted
 from meshnode.model.hlc import CLOCK_BYTES, ZERO, Rank
+from meshnode.model.offered import unpack
 from meshnode.store import frontier, inbound, log, meta, schema
 from meshnode.store.database import Tx
+from meshnode.store.delivery import Stream
 from meshnode.store.watermarks import Group
 from meshnode.sync import sender
 from meshnode.sync.effects import Effect, SendControl
@@ -178,6 +183,20 @@ def own_frontier_slot_merged() -> Iterator[None]:
 
 
 @contextmanager
+def merely_offered_declined() -> Iterator[None]:
+    """What any peer has offered is taken for what will come from there, and declined from then on (profile §14)."""
+    really_wanted, offered = inbox.wanted, defaultdict[bytes, set[bytes]](set)
+
+    def decline(context: Context, tx: Tx, stream: Stream, offer: Offer) -> tuple[int, ...]:
+        before, ids = set(offered[context.site]), [each.short_id for each in unpack(offer.events)]
+        offered[context.site].update(ids)
+        return tuple(each for each in really_wanted(context, tx, stream, offer) if ids[each] not in before)
+
+    with patch.object(inbox, "wanted", decline):
+        yield
+
+
+@contextmanager
 def resume_from_a_pruned_frame() -> Iterator[None]:
     """A peer that holds less than was settled is sent what follows the settled frames."""
     same_stream = sender.same_stream
@@ -200,6 +219,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "watermark over a hole": watermark_over_a_hole,
     "re-offer set not durable": reoffers_not_durable,
     "records after events": records_after_events,
+    "decline of a merely offered id": merely_offered_declined,
     "frontier slot merged from a peer": own_frontier_slot_merged,
     "resume from a pruned frame": resume_from_a_pruned_frame,
 }

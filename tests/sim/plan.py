@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from meshnode.limits import BATCH_EVENTS, LIVE_BACKLOG
+from meshnode.limits import BATCH_EVENTS, LIVE_BACKLOG, OFFER_WAIT_MS
 from sim.chance import Chance
 from sim.network import Direction, Weather
 from sim.schedule import MS, SECOND
@@ -51,6 +51,7 @@ class Plan:
     batch_events: int = BATCH_EVENTS  # what a frame holds at most: small ones make a long way of a short log
     live_backlog: int = LIVE_BACKLOG  # positions ahead of a cursor from which own new events go ahead of them
     mixed: bool = False  # whether some devices are older ones, now and then, which list fewer features
+    offer_wait_ms: int = OFFER_WAIT_MS  # that an event waits for its author before it is offered
     trouble: tuple[tuple[str, int], ...]  # what goes wrong, and how often (`trouble.Trouble`)
 
     @property
@@ -87,6 +88,7 @@ def plan_of(seed: int) -> Plan:
         batch_events=bounds.pick((BATCH_EVENTS, BATCH_EVENTS, 1, 3, 12)),
         live_backlog=bounds.pick((LIVE_BACKLOG, LIVE_BACKLOG, 0, 3, 12)),
         mixed=bounds.hit(0.2),
+        offer_wait_ms=bounds.pick((OFFER_WAIT_MS, OFFER_WAIT_MS, 50, 500, 3_000)),
         trouble=_trouble(chance),
     )
 

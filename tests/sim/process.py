@@ -191,7 +191,18 @@ class Process:
         """A link ended."""
         if self.ends.get(end.peer.site) is end:
             del self.ends[end.peer.site]
+            self.tell_links()
         self._asked.discard(end.peer.site)
+
+    @property
+    def linked_to(self) -> list[bytes]:
+        """Whom this node says that it is linked to (profile §14)."""
+        return [end.peer.site for end in self.ends.values() if end.session.hello is not None]
+
+    def tell_links(self) -> None:
+        """Peers offer us at once what we do not hear of from its author."""
+        for end in list(self.ends.values()):
+            end.tell_links()
 
     def committed(self, end: End, result: Committed) -> None:
         """A session's commit that may concern the other sessions."""

@@ -8,7 +8,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 from meshnode.codec import cose
 from meshnode.engine import staging
+from meshnode.sync import waiting
 from sim.plan import Plan, plan_of
 from sim.tables import memory_folder
 from sim.watch import Violation
@@ -54,9 +55,14 @@ def remembered_signatures() -> Iterator[None]:
         cose.verify = computed  # type: ignore[attr-defined]
 
 
-def bounds_of(plan: Plan) -> AbstractContextManager[object]:
+@contextmanager
+def bounds_of(plan: Plan) -> Iterator[None]:
     """Limits that a run is too short to come to, as small as its plan has them."""
-    return patch.object(staging, "LIVE_BACKLOG", plan.live_backlog)
+    with (
+        patch.object(staging, "LIVE_BACKLOG", plan.live_backlog),
+        patch.object(waiting, "OFFER_WAIT_MS", plan.offer_wait_ms),
+    ):
+        yield
 
 
 def run_seed(seed: int, tell: Callable[[str], None] | None = None) -> Outcome:

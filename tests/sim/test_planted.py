@@ -24,6 +24,7 @@ SEEN_BY: Final[dict[str, tuple[set[str], tuple[int, ...]]]] = {
     "watermark over a hole": ({"WatermarksTrue"}, (7, 6)),
     "re-offer set not durable": ({"CursorsBehindPeers", "Convergence"}, (15, 7)),
     "records after events": ({"RecordsFirst", "CursorsBehindPeers", "WatermarksTrue"}, (12, 13)),
+    "decline of a merely offered id": ({"CursorsBehindPeers"}, (1,)),
     "frontier slot merged from a peer": ({"FrontierIsOurs"}, (1, 6)),
     "resume from a pruned frame": ({"CursorsBehindPeers"}, (45, 12)),
     # Further ones: every checker has to see something.

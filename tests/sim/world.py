@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from meshnode.model.frames import FEATURE_COVERING
-from meshnode.sync.session import FEATURES
+from meshnode.model.frames import FEATURE_COVERING, FEATURES
 from sim.chance import Chance
 from sim.checkers import CHECKERS
 from sim.hostile import Hostile

@@ -125,7 +125,57 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
     "records": _exactly(t=_is_t, epoch=_is_epoch, no=_is_uint, records=_list_of(_is_bytes())),
     "answered": _exactly(t=_is_t, epoch=_is_epoch, no=_is_uint, id=_is_epoch),
 }
-CONTROL = {"introduce", "hello", "ack", "nak", "watermarks", "request", "bye"}
+CONTROL = {"introduce", "hello", "ack", "nak", "watermarks", "links", "request", "bye"}
+
+
+def _is_offered(value: Any) -> bool:
+    """The `events` of an offer: per author, physical times as differences, ascending; at most 1024 (profile §14)."""
+    return (
+        type(value) is dict
+        and 1 <= sum(map(len, value.values())) <= 3 * 1024
+        and all(_is_site(site) and _are_names(entries) for site, entries in value.items())
+    )
+
+
+def _are_names(entries: Any) -> bool:
+    names, physical = [], 0
+    for start in range(0, len(entries), 3):
+        above, logical, short_id = entries[start : start + 3]
+        if not (_is_uint(above) and _is_uint(logical) and _is_bytes(16)(short_id)):
+            return False
+        physical += above
+        names.append((physical, logical, short_id))
+    return bool(names) and names == sorted(set(names))
+
+
+def _is_ascending(most: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is list and len(value) <= most and value == sorted(set(value))
+
+
+# What the feature `offer` adds (profile §14): two frames, and a key that the acks of offers alone have.
+OFFER_SHAPES: dict[str, Callable[[Any], bool]] = {
+    "offer": _exactly(t=_is_t, epoch=_is_epoch, no=_is_uint, events=_is_offered),
+    "links": _exactly(t=_is_t, sites=lambda value: _list_of(_is_site)(value) and _is_ascending(64)(value)),
+    "ack": lambda value: (
+        SHAPES["ack"]({name: item for name, item in value.items() if name != "wanted"})
+        and ("wanted" not in value or (_list_of(_is_uint)(value["wanted"]) and _is_ascending(1024)(value["wanted"])))
+    ),
+}
+
+
+def offered(*events: tuple[bytes, Hlc, bytes]) -> Frame:
+    """The `events` of an offer of these, each an author, its clock and its bytes."""
+    packed: Frame = {}
+    last: dict[bytes, int] = {}
+    for site, (physical, logical), short_id in sorted((site, hlc, digest(data)[:16]) for site, hlc, data in events):
+        packed.setdefault(site, []).extend((physical - last.get(site, 0), logical, short_id))  # type: ignore[call-overload]
+        last[site] = physical
+    return packed
+
+
+def short_ids(offer: Frame) -> list[bytes]:
+    """The ids in an offer, in the order in which `wanted` counts them."""
+    return [entries[at] for _, entries in sorted(offer["events"].items()) for at in range(2, len(entries), 3)]
 
 
 # --- bytes

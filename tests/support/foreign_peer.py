@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import itertools
 import os
+import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from typing import Any
 from support.foreign_bytes import (
     CONTROL,
     EVENT,
+    OFFER_SHAPES,
     SHAPES,
     VOUCH,
     Frame,
@@ -28,6 +30,7 @@ from support.foreign_bytes import (
     framed,
     now_ms,
     opened,
+    short_ids,
     strictly,
 )
 from support.foreign_wire import Certificate, Wire, bound_site, certificate_for, connection
@@ -199,6 +202,8 @@ class Link:
         self.theirs: Frame = {}  # the node's hello
         self.opened: Frame | None = None  # the node's last `open` on this link
         self._expected = 0
+        self.features: set[str] = set()  # what this peer listed
+        self.deflated = 0  # batches that came so
         self.lost = False  # between a nak and the frame that it names, others may still be under way
 
     # --- saying
@@ -216,6 +221,7 @@ class Link:
 
     def hello(self, **changes: Any) -> None:
         """This peer's hello, with changes; `...` leaves a key out."""
+        self.features = {name for name in changes.get("features", []) if type(name) is str}
         self.say(self.peer.greeting(**changes))
 
     def show(self, frame: Frame | bytes) -> bytes:
@@ -265,6 +271,8 @@ class Link:
             "held": 0,
             "dropped": 0,
         }
+        if got.t == "offer":
+            ack["wanted"] = list(range(len(short_ids(got.frame))))
         return self.say(ack | changes)
 
     # --- hearing
@@ -298,7 +306,7 @@ class Link:
         assert data[0] is not None
         frame = strictly(data[0])
         assert frame["t"] in CONTROL, f"{frame['t']} on the control stream"
-        assert SHAPES[frame["t"]](frame), f"not as profile §8 spells it: {frame}"
+        assert self._shapes[frame["t"]](frame), f"not as profile §8 spells it: {frame}"
         if frame["t"] == "introduce":
             assert not self.log, "an introduce comes once, before hello"
             assert len(data[0]) <= 64 * 1024
@@ -324,7 +332,9 @@ class Link:
         assert data[0] is not None
         frame = strictly(data[0])
         assert frame["t"] not in CONTROL, f"{frame['t']} on the event stream"
-        assert SHAPES[frame["t"]](frame), f"not as profile §8 spells it: {frame}"
+        if "deflated" in frame:
+            self._inflate(frame)
+        assert self._shapes[frame["t"]](frame), f"not as profile §8 spells it: {frame}"
         if frame["t"] == "open":
             self.opened, self._expected = frame, frame["next"]
             held = self.peer.inbound
@@ -339,6 +349,26 @@ class Link:
         if frame["t"] == "batch":
             self._check_batch(frame)
         return Got(frame, data[0])
+
+    @property
+    def _shapes(self) -> dict[str, Any]:
+        """What was agreed: a frame of a feature that was not is of no shape at all."""
+        offers = "offer" in self.features.intersection(self.theirs.get("features", ()))
+        return SHAPES | (OFFER_SHAPES if offers else {})
+
+    def _inflate(self, frame: Frame) -> None:
+        """Feature `deflate`: the events of a batch are in one DEFLATE stream, which is the shorter form."""
+        assert "deflate" in self.features.intersection(self.theirs["features"])
+        assert frame["t"] == "batch"
+        assert "events" not in frame
+        packed = frame.pop("deflated")
+        inflater = zlib.decompressobj(-15)
+        plain = inflater.decompress(packed, 4 * 1024 * 1024)
+        assert inflater.eof
+        assert not inflater.unused_data
+        assert len(packed) < len(plain)
+        frame["events"] = strictly(plain)
+        self.deflated += 1
 
     @staticmethod
     def _check_batch(frame: Frame) -> None:
@@ -362,13 +392,13 @@ class Link:
         """The node's next numbered frame, kept and acknowledged."""
         return self.keep(await self.got())
 
-    def keep(self, got: Got) -> Got:
-        """Accept and acknowledge a frame."""
+    def keep(self, got: Got, **ack: Any) -> Got:
+        """Accept and acknowledge a frame; of an offer everything is wanted unless the ack says otherwise."""
         inbound = self.peer.inbound
         assert inbound is not None
         assert (got.frame["epoch"], got.no) == (inbound.epoch, inbound.next)
         inbound.next, inbound.digest = got.no + 1, digest(got.data)
-        self.ack(got)
+        self.ack(got, **ack)
         return got
 
     async def took_until(self, t: str) -> list[Got]:

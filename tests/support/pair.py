@@ -23,6 +23,7 @@ from meshnode.engine.verify import verify_untrusted
 from meshnode.errors import CorruptStateError
 from meshnode.model.delivery import PATH
 from meshnode.model.event import Event, author_event
+from meshnode.model.frames import FEATURES
 from meshnode.model.hlc import Hlc, tick
 from meshnode.model.policy import Policy, TableClass
 from meshnode.model.scope import Scope
@@ -44,7 +45,7 @@ from meshnode.sync.effects import (
     SendEvents,
 )
 from meshnode.sync.greeting import Greeting
-from meshnode.sync.session import FEATURES, Session
+from meshnode.sync.session import Session
 from support.mesh_context import TestTime
 from support.records import FOUNDER, MESH_ID, founding, site_key, vouch
 from support.store_jobs import Job, Lane, run_job
@@ -59,11 +60,11 @@ class Stopped(Exception):
 class Node:
     """One device: a database, what it knows in memory, and the sessions that it has."""
 
-    def __init__(self, folder: Path, number: int, time: TestTime) -> None:
+    def __init__(self, folder: Path, number: int, time: TestTime, features: tuple[str, ...] = FEATURES) -> None:
         self.folder, self.number, self.time = folder, number, time
         self.key: SiteKey = site_key(number)
+        self.features: tuple[str, ...] = features
         self.ends: list[End] = []
-        self.features: tuple[str, ...] = FEATURES
         self.notices: list[Notice] = []
         self.fuse: int | None = None  # statements until the process dies
         folder.mkdir(parents=True, exist_ok=True)
@@ -207,6 +208,17 @@ class Node:
             if end.session is not but and not end.session.closed:
                 end.carry_out(end.session.log_grew(self.time.now_ms))
 
+    @property
+    def linked_to(self) -> list[bytes]:
+        """Whom this node says that it is linked to."""
+        return [end.peer.site for end in self.ends if end.session.hello is not None]
+
+    def tell_links(self) -> None:
+        """Tell every session whom this node is linked to."""
+        linked = self.linked_to
+        for end in list(self.ends):
+            end.carry_out(end.session.linked(linked, self.time.now_ms))
+
     def ask(self) -> None:
         """Tell every session what this node asks of its peer."""
         for end in self.ends:
@@ -250,6 +262,7 @@ class End:
         )
         self.admitted = node.context.membership.key_of(peer.site) is not None
         self.session = Session(greeting, peer.site, admitted=self.admitted)
+        self.session.linked(node.linked_to, node.time.now_ms)
         self.lane = Lane(node.context, peer.site)
         node.ends.append(self)
 
@@ -277,9 +290,10 @@ class End:
                 case Introduced(records):
                     self._introduced(records)
                 case PeerHello():
-                    self.lane = Lane(self.node.context, self.peer.site, Filter(effect.scope))
-                case RolledBack():
-                    asked = ask_own_history(self.node.context, self.peer.site, PATH)
+                    self.lane = Lane(self.node.context, self.peer.site, Filter(effect.scope, effect.features))
+                    self.node.tell_links()
+                case RolledBack(_, everything):
+                    asked = ask_own_history(self.node.context, self.peer.site, PATH, everything=everything)
                     self.carry_out(self.session.requests(asked, self.now_ms))
                 case Notice():
                     self.node.notices.append(effect)
@@ -369,6 +383,7 @@ class Wire:
             end.jobs.clear()
             if end in end.node.ends:
                 end.node.ends.remove(end)
+                end.node.tell_links()
 
     def steps(self) -> list[Callable[[], None]]:
         """What may happen next on this link."""
@@ -390,10 +405,10 @@ def settle(wires: list[Wire], limit: int = 10_000) -> None:
     raise AssertionError("the links do not come to rest")
 
 
-def mesh(folder: Path, count: int, *, tables: bool = True) -> list[Node]:
+def mesh(folder: Path, count: int, *, tables: bool = True, features: tuple[str, ...] = FEATURES) -> list[Node]:
     """Nodes that are members of one mesh, each with the table."""
     time = TestTime()
-    nodes = [Node(folder / str(number), number, time) for number in range(1, count + 1)]
+    nodes = [Node(folder / str(number), number, time, features) for number in range(1, count + 1)]
     first = nodes[0]
     records = [*founding(first.key), *(vouch(first.key, node.key, 2 + node.number) for node in nodes[1:])]
     for node in nodes:

@@ -75,6 +75,8 @@ def _send_job(lane: Lane, job: Advance | Resend | NewEpoch | Answer) -> Reply:
                 batch=job.batch,
                 live_after=job.live_after,
                 live_room=job.live_room,
+                linked=job.linked,
+                offer_to=job.offer_to,
             )
             return lambda session, now_ms: session.advanced(advanced, now_ms)
         case Resend():
@@ -84,5 +86,5 @@ def _send_job(lane: Lane, job: Advance | Resend | NewEpoch | Answer) -> Reply:
             stream = outbox.open_epoch(context, peer, PATH, expected=job.expected, at=job.at)
             return lambda session, now_ms: session.epoch_opened(stream, now_ms)
         case Answer():
-            stored = outbox.queue_answer(context, peer, PATH, job.request)
+            stored = outbox.queue_answer(context, peer, PATH, job.request, offers=offered.offers)
             return lambda session, now_ms: session.answer_stored(stored, now_ms)
