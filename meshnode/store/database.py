@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,6 +115,7 @@ class Database:
             yield tx
             tx.execute("COMMIT")
         except BaseException as error:
+            _let_go(error)
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             if isinstance(error, self.sqlite.Error):
@@ -159,6 +161,17 @@ class Database:
     def close(self) -> None:
         """Close the writing connection."""
         self._connection.close()
+
+
+def _let_go(error: BaseException) -> None:
+    """Close what the frames of a failed batch were reading, for as long as somebody keeps the error.
+
+    A cursor among them would keep its snapshot, and this connection would be locked by it once another program wrote.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        traceback.clear_frames(seen.__traceback__)
+        seen = seen.__cause__ or seen.__context__
 
 
 def _store_error(path: Path, error: Exception) -> StoreError:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from meshnode.errors import NotFoundError
+from meshnode.store.database import Database, Tx
 from meshnode.store.materialize import is_row_level
 
 
@@ -78,3 +81,24 @@ def test_stops_the_batch(name: str) -> None:
     error = _raised(DATABASE[name])
     assert not is_row_level(error)
     assert not is_row_level(_without_code(error))
+
+
+def test_a_batch_that_failed_while_it_was_reading_does_not_lock_the_database_against_itself(tmp_path: Path) -> None:
+    database = Database(tmp_path / "node.db", sqlite=sqlite3)
+    with database.transaction() as tx:
+        tx.execute("CREATE TABLE t (n)")
+        tx.executemany("INSERT INTO t VALUES (?)", [(1,), (2,)])
+
+    def fail(tx: Tx) -> None:
+        rows = tx.execute("SELECT n FROM t")
+        next(rows)
+        raise NotFoundError("in the middle")
+
+    with pytest.raises(NotFoundError) as kept, database.transaction() as tx:  # with the frames that it came through
+        fail(tx)
+    with closing(sqlite3.connect(tmp_path / "node.db")) as another, another:
+        another.execute("INSERT INTO t VALUES (3)")
+    with database.transaction() as tx:
+        assert tx.execute("SELECT count(*) FROM t").fetchone() == (3,)
+    assert kept.value
+    database.close()

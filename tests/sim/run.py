@@ -81,6 +81,9 @@ def run_seed(seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
             checker, failure = violation.checker, str(violation)
             if violation.__cause__ is not None:
                 where = "".join(traceback.format_exception(violation.__cause__)[-TRACEBACK:])
+        except Exception as error:  # of a checker: it names its seed as well
+            checker, failure = "Errors", f"Errors: {type(error).__name__}: {error}"
+            where = "".join(traceback.format_exception(error)[-TRACEBACK:])
         return Outcome(
             seed, checker, failure, where, world.schedule.steps, len(world.watch.books.events), world.happened
         )
