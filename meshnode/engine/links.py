@@ -72,7 +72,9 @@ def ask_own_history(context: Context, peer: bytes, path: str, *, everything: boo
 def _read(context: Context, tx: Tx, stream: Stream, link: int) -> LinkState:
     outbound: OutboundStream | None = None
     outbound_fault: str | None = None
+    past: dict[bytes, int] = {}
     try:
+        past = delivery.past_epochs(tx, stream)
         if delivery.has_older_frames(tx, stream):
             reopen(context, tx, stream)  # after an upgrade: staged again from the settled cursor
         row = delivery.read_outbound(tx, stream)
@@ -85,7 +87,7 @@ def _read(context: Context, tx: Tx, stream: Stream, link: int) -> LinkState:
     return LinkState(
         outbound=outbound,
         inbound=inbound.read_checked(tx, stream),
-        past_epochs=delivery.past_epochs(tx, stream),
+        past_epochs=past,
         requests=inbound.requests(tx, stream),
         incarnation=context.incarnation,
         hlc=context.clock,
