@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from support.store_jobs import Job
 
 from meshnode.codec.cose import split_untrusted
+from meshnode.engine.asking import covers
 from meshnode.engine.check import check_store
 from meshnode.errors import EnvelopeError
 from meshnode.limits import NOTICE_ROWS, REQUESTS_PER_PEER, STORED_ACK_WINDOWS, WINDOW_FRAMES
 from meshnode.model.delivery import PATH
 from meshnode.model.event import CONTENT_TYPE, Event
-from meshnode.model.frames import Batch, Live, Records
+from meshnode.model.frames import Batch, Inbound, Live, Records
 from meshnode.model.hlc import Hlc
 from meshnode.model.record import Vouch, parse_record_untrusted, split_record_untrusted
 from meshnode.store import delivery, inbound
@@ -24,6 +25,7 @@ from meshnode.store.log import HELD
 from meshnode.store.reoffers import EVENT
 from meshnode.store.u64 import from_sql
 from meshnode.sync.effects import Advance, Commit
+from meshnode.sync.resume import holds_more
 from sim.books import name_of
 from sim.convergence import Convergence
 from sim.network import Host, Side
@@ -160,14 +162,35 @@ class CursorsBehindPeers(Checker):
         )
         if again or any(position in row.items.positions for row in staged_rows(sender, stream)):
             return
-        if receiver.query("SELECT 1 FROM meshnode_requests"):
+        if asks_for(receiver, event):
             return  # it has asked for what it dropped before
+        if event.data in books.lost[receiver.number] and will_ask_for_everything(receiver, sender):
+            return  # it offered it before it lost its disk, and learns of that from the sender's hello (profile §14)
         if event.table in receiver.dropped & books.thinned and books.superseded(receiver, event):
             return  # it asked for what it dropped, and got what the row needs
         self.fail(
             f"the cursor of node {sender.number} for node {receiver.number} passed {name_of(event)} at position "
             f"{position}, which is not there"
         )
+
+
+def asks_for(node: Node, event: Event) -> bool:
+    """Whether a node waits for an answer that brings an event."""
+    asked = [inbound.read_request(body) for (body,) in node.query("SELECT body FROM meshnode_requests")]
+    return any(covers(request, event.site, event.schema, event.table) for request in asked)
+
+
+def will_ask_for_everything(node: Node, peer: Node) -> bool:
+    """Whether a node that was restored has still to read that the peer holds more of its stream than it knows."""
+    seen, own = stream_between(peer, node), stream_between(node, peer)
+    held = inbound.read_inbound(peer, seen) if seen else None
+    if held is None:
+        return False
+    stream, past = None, dict[bytes, int]()
+    if own is not None:
+        outbound, past = delivery.read_outbound(node, own), delivery.past_epochs(node, own)
+        stream = delivery.stream_view(outbound, staged_rows(node, own)) if outbound else None
+    return holds_more(Inbound(held.epoch, held.next, held.digest or b""), stream, past)
 
 
 def staged_rows(sender: Node, stream: Stream) -> list[StagedRow]:
@@ -279,7 +302,7 @@ class WatermarksTrue(Checker):
             return  # its author's stream is whole as far as its author knows
         if event.table in books.thinned and books.superseded(node, event):
             return  # a relay has, and had to send, no more than the row needs
-        if event.table in node.dropped:
+        if event.table in node.dropped and asks_for(node, event):
             return  # it was told to leave it out, which is a verdict too; what it asked for since is on its way
         hostile = self.world.hostile
         if hostile is not None and (event.site, event.table) in hostile.lies.claimed:
