@@ -273,14 +273,14 @@ class WatermarksTrue(Checker):
 
     def booted(self, node: Node) -> None:
         self._claimed[node.number].clear()
-        self._check(node)
+        self._check(node, opted_in=True)
 
     def at_rest(self) -> None:
         for node in self.world.live():
             self._claimed[node.number].clear()
             self._check(node)
 
-    def _check(self, node: Node) -> None:
+    def _check(self, node: Node, *, opted_in: bool = False) -> None:
         books, known = self.world.watch.books, self._claimed[node.number]
         for group, hlc in watermarks_of(node).items():
             before = known.get(group)
@@ -289,6 +289,8 @@ class WatermarksTrue(Checker):
             known[group] = hlc
             for event in books.authored.get(group[0], ()):
                 if event.table == group[1] and event.hlc <= hlc and event.data not in books.held[node.number].events:
+                    if opted_in and event.table in node.dropped and asks_for(node, event):
+                        continue  # to be told to leave it out was a verdict too; nothing rises before the answer
                     self._account_for(node, event, hlc)
 
     def _account_for(self, node: Node, event: Event, hlc: Hlc) -> None:
@@ -302,8 +304,6 @@ class WatermarksTrue(Checker):
             return  # its author's stream is whole as far as its author knows
         if event.table in books.thinned and books.superseded(node, event):
             return  # a relay has, and had to send, no more than the row needs
-        if event.table in node.dropped and asks_for(node, event):
-            return  # it was told to leave it out, which is a verdict too; what it asked for since is on its way
         hostile = self.world.hostile
         if hostile is not None and (event.site, event.table) in hostile.lies.claimed:
             return  # a member's claim is believed: evidence that decides nothing
