@@ -16,7 +16,7 @@ from meshnode.limits import NOTICE_ROWS, REQUESTS_PER_PEER, STORED_ACK_WINDOWS, 
 from meshnode.model.delivery import PATH
 from meshnode.model.event import CONTENT_TYPE, Event
 from meshnode.model.frames import Batch, Inbound, Live, Records
-from meshnode.model.hlc import Hlc
+from meshnode.model.hlc import ZERO, Hlc
 from meshnode.model.record import Vouch, parse_record_untrusted, split_record_untrusted
 from meshnode.store import delivery, inbound
 from meshnode.store.backlog import backlog
@@ -150,8 +150,10 @@ class CursorsBehindPeers(Checker):
 
     def _account_for(self, sender: Node, receiver: Node, stream: Stream, position: int, event: Event) -> None:
         books = self.world.watch.books
-        if event.site == receiver.site or books.may_lack(receiver, event) or event.data in books.taken_out:
+        if event.site == receiver.site or books.may_lack(receiver, event):
             return
+        if event.data in books.taken_out[receiver.number]:
+            return  # it was there
         if not sender.query("SELECT 1 FROM meshnode_log WHERE position = ?", position):
             return  # taken out since
         again = sender.query(
@@ -239,7 +241,7 @@ class NothingAcknowledgedIsLost(Checker):
     def _check(self, node: Node) -> None:
         books = self.world.watch.books
         gone = self._acknowledged[node.number] - books.held[node.number].events.keys()
-        lost = [books.events[data] for data in gone - books.taken_out]
+        lost = [books.events[data] for data in gone - books.taken_out[node.number]]
         if lost:
             first = name_of(min(lost, key=lambda event: event.rank))
             self.fail(f"node {node.number} acknowledged {len(lost)} events that it does not hold, first {first}")
@@ -296,7 +298,7 @@ class WatermarksTrue(Checker):
     def _account_for(self, node: Node, event: Event, hlc: Hlc) -> None:
         books = self.world.watch.books
         # What was compacted or taken back anywhere need not be sent from there: no row needs it, or none may have it.
-        if books.may_lack(node, event) or event.data in books.taken_out:
+        if books.may_lack(node, event) or any(event.data in each for each in books.taken_out.values()):
             return
         if any(books.may_not_have(other, event) for other in self.world.nodes if other.is_up):
             return  # a relay dropped it; the record that says so is on its way here, or waits for this node's clock
@@ -305,7 +307,7 @@ class WatermarksTrue(Checker):
         if event.table in books.thinned and books.superseded(node, event):
             return  # a relay has, and had to send, no more than the row needs
         hostile = self.world.hostile
-        if hostile is not None and (event.site, event.table) in hostile.lies.claimed:
+        if hostile is not None and hlc <= hostile.lies.claimed.get((event.site, event.table), ZERO):
             return  # a member's claim is believed: evidence that decides nothing
         self.fail(f"node {node.number} claims {tuple(hlc)} and lacks {name_of(event)}")
 

@@ -123,7 +123,7 @@ class Convergence(Checker):
             for group, told in node.running.ends[peer.site].session.peer_watermarks.items()
             if group[0] == node.site
         ]
-        return max([ZERO, *(self._greeted[(peer.number, node.number)] for peer in peers), *claims])
+        return max([ZERO, *(self._greeted.get((peer.number, node.number), ZERO) for peer in peers), *claims])
 
     def _rows(self, nodes: list[Node], every: dict[bytes, Event], unknown: dict[int, set[bytes]]) -> Iterator[str]:
         expected: dict[frozenset[bytes], Rows] = {}
