@@ -12,7 +12,7 @@ from support.pair import Node, Stopped, mesh
 from support.records import FOUNDER, retirement, site_key
 
 from meshnode.engine import inbox, outbox
-from meshnode.engine.forget import forget
+from meshnode.engine.forget import forget, unforget
 from meshnode.engine.links import open_link
 from meshnode.engine.offer import Filter
 from meshnode.engine.retention import compaction, evict
@@ -730,3 +730,29 @@ def test_the_clock_of_a_batch_names_what_rose_and_the_peer_does_not_hear_itself(
     assert clock() == {node.site, AUTHOR, OTHER}
     open_link(node.context, PEER, PATH)
     assert clock() == {node.site, AUTHOR, OTHER}, "a new link: the peer may be another one"
+
+
+def test_what_is_let_out_while_others_wait_before_it_is_looked_at_again(nodes: list[Node]) -> None:
+    """Else it would be neither offered at once nor waited for, and its author's watermark told over the hole."""
+    node, _, author, other = nodes
+    stream = Stream(node)
+    receive(node, AUTHOR, batch(AUTHOR, author.write("a", "x")))
+    receive(node, OTHER, batch(OTHER, other.write("b", "x")))
+    stream.settle(stream.advance())
+    receive(node, AUTHOR, batch(AUTHOR, author.event("c", "x", table=("main", "elsewhere"))))
+    receive(node, OTHER, batch(OTHER, other.write("d", "x")))
+    node.classify(TableClass.PRIVATE)
+    assert offered(stream.advance(linked=[AUTHOR])) == []
+    node.classify(TableClass.SHARED)
+    result = stream.advance(linked=[AUTHOR], watermarks=True)
+    assert len(offered(result)[0]) == 2
+
+
+def test_a_receipt_declines_nothing_once_the_row_is_not_forgotten_any_more(nodes: list[Node]) -> None:
+    """A peer that never sent anything is not asked for it: it is to come by its offer."""
+    node, _, author, _ = nodes
+    event = author.write("a", "x")
+    receive(node, AUTHOR, batch(AUTHOR, event))
+    forget(node.context, "main", "notes", {"id": "a"})
+    unforget(node.context, "main", "notes", {"id": "a"})
+    assert wanted(node, *named(event)) == named(event)
