@@ -267,6 +267,27 @@ def test_long_stretches_take_many_transactions(nodes: list[Node], monkeypatch: p
     assert len(results) > 2
 
 
+def test_what_needs_no_offer_is_not_passed_again_and_again_while_a_frame_is_in_flight(
+    nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cursor cannot be stored meanwhile: a peer that never acknowledges would keep the writer busy for good."""
+    node, _, author, _ = nodes
+    stream = Stream(node)
+    receive(node, AUTHOR, batch(AUTHOR, author.write("a", "x")))
+    for number in range(9):
+        node.write(f"n{number}", "x")
+    stream.advance(linked=[AUTHOR])
+    monkeypatch.setattr(offers, "SCAN_ROWS", 2)
+    staged = stream.advance(linked=[])
+    assert [len(each) for each in offered(staged)] == [1]
+    for _ in range(10):
+        result = stream.advance(linked=[])
+        if not result.more:
+            break
+    assert not result.more
+    assert node.query("SELECT offer_cursor FROM meshnode_outbound") == [(0,)]
+
+
 def test_what_is_missing_from_the_log_stops_the_stream(nodes: list[Node]) -> None:
     node, _, author, _ = nodes
     stream = Stream(node)
