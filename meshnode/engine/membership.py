@@ -197,18 +197,30 @@ class _Batch:
         return True
 
     def _bound_pending(self) -> None:
-        """What does not count has no effect, so leaving some of it out changes nothing in the walk."""
+        """What does not count has no effect, so leaving some of it out changes nothing in the walk.
+
+        Whoever is no authority signs one thing that counts, the end of itself, and could do so again and again.
+        """
         kept: Counter[bytes] = Counter()
+        again = False
         for record_id, candidate in list(self._new.items()):
-            signer = candidate.record.signer
-            if not candidate.verified or record_id in self._membership.counted:
+            signer, counts = candidate.record.signer, record_id in self._membership.counted
+            if not candidate.verified or (counts and self._is_authority(signer)):
                 continue
             if signer not in kept:
-                kept[signer] = rows.pending_count(self._tx, signer)
+                kept[signer] = rows.kept_count(self._tx, signer, counting=not self._is_authority(signer))
             if kept[signer] >= limits.PENDING_RECORDS_PER_SIGNER:
                 self._reject(candidate.index, "quota", signer)
                 del self._new[record_id]
+                again = again or counts
             kept[signer] += 1
+        if again:
+            self._walk()
+
+    def _is_authority(self, signer: bytes) -> bool:
+        """Whether it was one at any time, or is the founder."""
+        member = self._membership.by_site.get(signer)
+        return member is None or member.path is not None
 
     def _bound_unverified(self) -> None:
         unverified = [item for item in self._new.items() if not item[1].verified]

@@ -71,10 +71,11 @@ def unverified_signers(tx: Tx) -> set[bytes]:
     return {row[0] for row in tx.execute("SELECT DISTINCT signer FROM meshnode_records WHERE verified = 0")}
 
 
-def pending_count(tx: Tx, signer: bytes) -> int:
-    """How many verified records of a signer do not count."""
+def kept_count(tx: Tx, signer: bytes, *, counting: bool) -> int:
+    """How many verified records of a signer are stored: those that do not count, or all of them."""
     row = tx.execute(
-        "SELECT count(*) FROM meshnode_records WHERE signer = ? AND verified = 1 AND counts = 0", (signer,)
+        "SELECT count(*) FROM meshnode_records WHERE signer = ? AND verified = 1 AND (counts = 0 OR ?)",
+        (signer, counting),
     ).fetchone()
     return int(row[0])
 
