@@ -51,6 +51,7 @@ async def _up(options: argparse.Namespace) -> None:
     if isinstance(found, ControlClient):
         raise BusyError(busy_text(home.lock_path))
     if not home.founded:
+        home.refuse_joining()
         await _found(home, options)
     home = Home.load(home.path)
 

@@ -95,6 +95,7 @@ class Node(LocalNode):
 
     async def _open(self) -> None:
         if not self.home.founded:
+            self.home.refuse_joining()
             await found(self.home, name=(self._config and self._config.name) or platform.node() or "meshnode")
         self.home = Home.load(self.home.path)
         self._config = self._config or self.home.config
