@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from meshnode.errors import MeshError, UsageError
+from meshnode.errors import MembershipError, MeshError, UsageError
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 DEBUG_VARIABLE = "MESHNODE_DEBUG"
@@ -65,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
         return code
+    except MembershipError as error:
+        return _complain(error, FAILED)  # the command line is fine, this device may not
     except UsageError as error:
         return _complain(error, MISUSED)
     except MeshError as error:

@@ -56,11 +56,6 @@ def unverified_by(tx: Tx, signer: bytes) -> list[StoredRecord]:
     return [StoredRecord(*row) for row in rows]
 
 
-def ids_by(tx: Tx, signer: bytes) -> list[bytes]:
-    """The ids of every stored record of one signer."""
-    return [row[0] for row in tx.execute("SELECT record_id FROM meshnode_records WHERE signer = ?", (signer,))]
-
-
 def unverified_count(tx: Tx) -> int:
     """How many records wait for a key, of all signers together."""
     return int(tx.execute("SELECT count(*) FROM meshnode_records WHERE verified = 0").fetchone()[0])
