@@ -16,7 +16,7 @@ from meshnode.engine.context import Context
 from meshnode.engine.standing import take_effect
 from meshnode.errors import CorruptStateError, EnvelopeError, MalformedError
 from meshnode.model.hlc import beyond_skew
-from meshnode.model.introduction import introduction, walk_untrusted
+from meshnode.model.introduction import introduction, proof_of_end, walk_untrusted
 from meshnode.model.membership import Membership, walk
 from meshnode.model.record import Record, Retirement, parse_record_untrusted, split_record_untrusted
 from meshnode.store import records as rows
@@ -58,6 +58,23 @@ def accept_introduction_untrusted(
     if seen.is_peer(site, public_key):
         add_records(context, tx, records, peer=site)
     return context.membership.is_peer(site, public_key)
+
+
+def proof_of_end_of(context: Context, tx: Tx, site: bytes) -> list[bytes]:
+    """The records by which a retired site can see that it is (profile §13)."""
+    stored = {record.record_id: record for record in stored_records(tx)}
+    return [record.data for record in proof_of_end(context.membership, stored, site)]
+
+
+def accept_own_end_untrusted(context: Context, tx: Tx, records: Sequence[bytes], *, peer: bytes) -> bool:
+    """Whether these records, with those stored, retire this very device; kept only if they do."""
+    if context.membership.retired(context.site) is None:
+        stored = [each.data for each in rows.verified(tx)]
+        seen = walk_untrusted([*stored, *records], mesh_id=context.mesh_id, founder_key=context.founder)
+        if seen.retired(context.site) is None:
+            return False
+        add_records(context, tx, records, peer=peer)
+    return context.membership.retired(context.site) is not None
 
 
 def add_records(context: Context, tx: Tx, records: Sequence[bytes], *, peer: bytes | None) -> RecordsOutcome:
