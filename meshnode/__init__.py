@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from meshnode.node.config import Config
     from meshnode.node.home import Home
     from meshnode.node.joining import join
+    from meshnode.node.memberviews import LeaveView, MemberView, RecordView
     from meshnode.node.node import Node
     from meshnode.node.views import (
         ChangeView,
@@ -31,10 +32,13 @@ __all__ = [
     "ChangeView",
     "Config",
     "Home",
+    "LeaveView",
+    "MemberView",
     "MeshError",
     "Node",
     "PeerView",
     "Receipt",
+    "RecordView",
     "RowChange",
     "RowExplanation",
     "RowView",
@@ -49,6 +53,9 @@ _ELSEWHERE = {
     "Config": "node.config",
     "Home": "node.home",
     "join": "node.joining",
+    "LeaveView": "node.memberviews",
+    "MemberView": "node.memberviews",
+    "RecordView": "node.memberviews",
     "Node": "node.node",
 }
 

@@ -42,6 +42,10 @@ class IdentityError(MeshError):
     """A site key, site id or the file that keeps it is unusable."""
 
 
+class MembershipError(UsageError):
+    """This device, or the key that was to sign, may not do that: retired, no authority, a junior, a reader (§9)."""
+
+
 class InviteError(MeshError):
     """An invite string that was mistyped, damaged or has expired."""
 

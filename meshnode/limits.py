@@ -61,6 +61,7 @@ UNKNOWN_GROUPS_PER_SITE = 256  # groups of tables that do not exist here
 NOTICE_ROWS = 10_000  # aggregated notices kept
 NOTICE_TABLES_PER_SITE = 64  # table names one site may bring into notices; further ones share one entry
 UNVERIFIED_RECORDS = 1024  # records kept whose signer's key is not known yet, all such signers together
+HONOURED_RECORDS = (RECORD_BYTES - 1 * KIB) // 34  # record ids in one retirement, each with its CBOR head (profile §9)
 PENDING_RECORDS_PER_SIGNER = 1024  # records kept per signer that do not count yet
 IGNORED_COLUMNS_PER_TABLE = (
     256  # names of columns that do not exist metered for one table; further ones share one entry

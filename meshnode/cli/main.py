@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from meshnode.errors import MeshError, UsageError
+from meshnode.errors import MembershipError, MeshError, UsageError
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 DEBUG_VARIABLE = "MESHNODE_DEBUG"
@@ -38,6 +38,11 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("import", "import_rows", "write rows from a CSV, TSV or JSONL file"),
     ("watch", "watch", "show changes as they happen"),
     ("peers", "peers", "show the other members"),
+    ("members", "members", "show who belongs to the mesh, in which role, and by whom"),
+    ("vouch", "vouch", "let a device in by its public key, or in again"),
+    ("role", "role", "say what a member may do"),
+    ("retire", "retire", "end a device for good: lost, stolen, given away"),
+    ("leave", "leave", "retire this very device"),
     ("status", "status", "show how this node is"),
     ("sync-state", "sync_state", "show how far the delivery to and from each peer is"),
     ("frontier", "frontier", "show the causal frontier: evidence of order"),
@@ -65,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
         return code
+    except MembershipError as error:
+        return _complain(error, FAILED)  # the command line is fine, this device may not
     except UsageError as error:
         return _complain(error, MISUSED)
     except MeshError as error:

@@ -30,7 +30,8 @@ async def _status(options: argparse.Namespace) -> Status:
 
 def _print(status: Status) -> None:
     running = f"running, process {status.pid}, UDP port {status.port}" if status.running else "not running"
-    print(f"{printable(status.name)!r} ({status.short}), {status.role} of mesh {status.mesh_tag}: {running}")
+    role = "retired from" if status.retired else f"{status.role} of"
+    print(f"{printable(status.name)!r} ({status.short}), {role} mesh {status.mesh_tag}: {running}")
     print(f"home {status.home}, database {status.database}")
     print(f"{status.tables} tables, {status.rows} rows, {status.events} events, {status.held} held")
     for table, why in status.unusable.items():
@@ -42,6 +43,8 @@ def _print(status: Status) -> None:
         print(f"discovery: {printable(status.discovery)}" if status.online else "cut off: it has no links on purpose")
     if not status.publishing:
         print(f"This node publishes nothing, since another copy of it may run: {HOW_TO_CHOOSE}.")
+    for warning in status.warnings:
+        print(f"Warning: {printable(warning)}.")
     if status.peers:
         print()
         print_table(

@@ -51,6 +51,7 @@ async def _up(options: argparse.Namespace) -> None:
     if isinstance(found, ControlClient):
         raise BusyError(busy_text(home.lock_path))
     if not home.founded:
+        home.refuse_joining()
         await _found(home, options)
     home = Home.load(home.path)
 
@@ -63,6 +64,8 @@ async def _up(options: argparse.Namespace) -> None:
         _reload_on_hangup(node)
         status = await node.status()
         print(f"meshnode {status.short} is up on UDP port {status.port}; stop it with Ctrl-C", file=sys.stderr)
+        if status.retired:
+            LOG.warning("%s", status.warnings[0])
         stopped, closed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(node.wait_closed())
         done, _ = await asyncio.wait({stopped, closed}, return_when=asyncio.FIRST_COMPLETED)
         for task in (stopped, closed):

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from meshnode.control import requests as asked
 from meshnode.control.failures import failure_of, http_status_of
 from meshnode.errors import MeshError, NotFoundError, UsageError
-from meshnode.node.api import ROWS_PER_IMPORT, ROWS_PER_PAGE, Operations
+from meshnode.node.api import LEAVE_S, ROWS_PER_IMPORT, ROWS_PER_PAGE, Operations
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json, to_json_builtins
 from meshnode.node.views import ChangeView
 
@@ -31,44 +31,8 @@ Handler = Callable[[Request], Awaitable[Response]]
 def control_app(operations: Operations, *, token: str | None, stopping: asyncio.Event) -> Starlette:
     """The API over some operations. With a token, every request must bear it; streams end when `stopping` is set."""
     api = _Api(operations, stopping)
-    posts: dict[str, Handler] = {
-        "ping": api.ping,
-        "status": _answer(asked.NoArguments, lambda _: operations.status()),
-        "peers": _answer(asked.NoArguments, lambda _: operations.peers()),
-        "tables": _answer(asked.NoArguments, lambda _: operations.tables()),
-        "add-table": _answer(
-            asked.AddTable,
-            lambda a: operations.add_table(
-                a.table, a.key, a.columns, own_numbers=a.own_numbers, table_class=a.table_class
-            ),
-        ),
-        "classify": _answer(asked.Classify, lambda a: operations.classify(a.table, a.table_class)),
-        "policy": _answer(asked.NoArguments, lambda _: operations.policy()),
-        "set-policy": _answer(asked.SetPolicy, lambda a: operations.set_policy(a.setting, a.value)),
-        "put": _answer(asked.Put, lambda a: operations.put(a.table, a.key, a.columns)),
-        "remove": _answer(asked.RowKey, lambda a: operations.remove(a.table, a.key)),
-        "import-rows": _answer(asked.ImportRows, api.import_rows),
-        "get": _answer(asked.RowKey, lambda a: operations.get(a.table, a.key)),
-        "explain": _answer(asked.RowKey, lambda a: operations.explain(a.table, a.key)),
-        "rows": _answer(asked.Rows, api.rows),
-        "evict": _answer(
-            asked.Evict, lambda a: operations.evict(a.table, before_ms=a.before_ms, everything=a.everything)
-        ),
-        "rehydrate": _answer(asked.TableName, lambda a: operations.rehydrate(a.table)),
-        "compact": _answer(asked.SomeTable, lambda a: operations.compact(a.table)),
-        "forget": _answer(asked.Forget, lambda a: operations.forget(a.table, a.key, undo=a.undo)),
-        "changes": api.changes,
-        "invite": _answer(asked.Invite, lambda a: operations.invite(a.ttl_ms)),
-        "sync-state": _answer(asked.SomePeer, lambda a: operations.sync_state(a.peer)),
-        "frontier": _answer(asked.SomePeer, lambda a: operations.frontier(a.peer)),
-        "request-sync": _answer(asked.RequestSync, lambda a: operations.request_sync(a.peer, table=a.table)),
-        "resume": _answer(asked.NoArguments, lambda _: operations.resume()),
-        "wait": _answer(asked.Wait, api.wait),
-        "digest": _answer(asked.Digest, lambda a: operations.digest(a.table)),
-        "check": _answer(asked.NoArguments, lambda _: operations.check()),
-        "set-online": _answer(asked.SetOnline, lambda a: operations.set_online(a.online)),
-    }
-    readable = {"ping", "status", "peers", "tables", "policy", "sync-state", "frontier", "changes", "digest"}
+    posts = _of_the_node(operations, api) | _of_tables(operations, api) | _of_members(operations)
+    readable = {"ping", "status", "peers", "members", "tables", "policy", "sync-state", "frontier", "changes", "digest"}
     routes = [
         Route(
             f"{asked.API}/{name}",
@@ -78,6 +42,61 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
         for name, handler in posts.items()
     ]
     return Starlette(routes=routes, exception_handlers={404: _no_such_route})
+
+
+def _of_the_node(operations: Operations, api: _Api) -> dict[str, Handler]:
+    return {
+        "ping": api.ping,
+        "status": _answer(asked.NoArguments, lambda _: operations.status()),
+        "peers": _answer(asked.NoArguments, lambda _: operations.peers()),
+        "policy": _answer(asked.NoArguments, lambda _: operations.policy()),
+        "set-policy": _answer(asked.SetPolicy, lambda a: operations.set_policy(a.setting, a.value)),
+        "sync-state": _answer(asked.SomePeer, lambda a: operations.sync_state(a.peer)),
+        "frontier": _answer(asked.SomePeer, lambda a: operations.frontier(a.peer)),
+        "request-sync": _answer(asked.RequestSync, lambda a: operations.request_sync(a.peer, table=a.table)),
+        "resume": _answer(asked.NoArguments, lambda _: operations.resume()),
+        "wait": _answer(asked.Wait, api.wait),
+        "check": _answer(asked.NoArguments, lambda _: operations.check()),
+        "set-online": _answer(asked.SetOnline, lambda a: operations.set_online(a.online)),
+    }
+
+
+def _of_tables(operations: Operations, api: _Api) -> dict[str, Handler]:
+    return {
+        "tables": _answer(asked.NoArguments, lambda _: operations.tables()),
+        "add-table": _answer(
+            asked.AddTable,
+            lambda a: operations.add_table(
+                a.table, a.key, a.columns, own_numbers=a.own_numbers, table_class=a.table_class
+            ),
+        ),
+        "classify": _answer(asked.Classify, lambda a: operations.classify(a.table, a.table_class)),
+        "put": _answer(asked.Put, lambda a: operations.put(a.table, a.key, a.columns)),
+        "remove": _answer(asked.RowKey, lambda a: operations.remove(a.table, a.key)),
+        "import-rows": _answer(asked.ImportRows, api.import_rows),
+        "get": _answer(asked.RowKey, lambda a: operations.get(a.table, a.key)),
+        "explain": _answer(asked.RowKey, lambda a: operations.explain(a.table, a.key)),
+        "rows": _answer(asked.Rows, api.rows),
+        "changes": api.changes,
+        "evict": _answer(
+            asked.Evict, lambda a: operations.evict(a.table, before_ms=a.before_ms, everything=a.everything)
+        ),
+        "rehydrate": _answer(asked.TableName, lambda a: operations.rehydrate(a.table)),
+        "compact": _answer(asked.SomeTable, lambda a: operations.compact(a.table)),
+        "forget": _answer(asked.Forget, lambda a: operations.forget(a.table, a.key, undo=a.undo)),
+        "digest": _answer(asked.Digest, lambda a: operations.digest(a.table)),
+    }
+
+
+def _of_members(operations: Operations) -> dict[str, Handler]:
+    return {
+        "invite": _answer(asked.Invite, lambda a: operations.invite(a.ttl_ms)),
+        "members": _answer(asked.NoArguments, lambda _: operations.members()),
+        "vouch": _answer(asked.Vouch, lambda a: operations.vouch(a.subject, name=a.name, recovery=a.recovery)),
+        "set-role": _answer(asked.SetRole, lambda a: operations.set_role(a.subject, a.role, recovery=a.recovery)),
+        "retire": _answer(asked.Retire, lambda a: operations.retire(a.subject, at_ms=a.at_ms, recovery=a.recovery)),
+        "leave": _answer(asked.Leave, lambda a: operations.leave(timeout_s=min(a.timeout_s, LEAVE_S))),
+    }
 
 
 class _Api:

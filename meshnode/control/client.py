@@ -12,10 +12,11 @@ from meshnode.control.failures import error_of
 from meshnode.control.http import LOST, Exchange
 from meshnode.errors import BusyError, TransportError, UsageError
 from meshnode.limits import INVITE_TTL_MS
-from meshnode.node.api import ROWS_PER_PAGE
+from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
 from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
+from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.views import (
     ChangeView,
     CheckReport,
@@ -164,6 +165,21 @@ class ControlClient:
 
     async def resume(self) -> IdentityView:
         return await self._call("resume", asked.NoArguments(), IdentityView)
+
+    async def members(self) -> list[MemberView]:
+        return await self._call("members", asked.NoArguments(), list[MemberView])
+
+    async def vouch(self, subject: str, *, name: str = "", recovery: str | None = None) -> RecordView:
+        return await self._call("vouch", asked.Vouch(subject=subject, name=name, recovery=recovery), RecordView)
+
+    async def set_role(self, subject: str, role: str, *, recovery: str | None = None) -> RecordView:
+        return await self._call("set-role", asked.SetRole(subject=subject, role=role, recovery=recovery), RecordView)
+
+    async def retire(self, subject: str, *, at_ms: int | None = None, recovery: str | None = None) -> RecordView:
+        return await self._call("retire", asked.Retire(subject=subject, at_ms=at_ms, recovery=recovery), RecordView)
+
+    async def leave(self, *, timeout_s: float = LEAVE_S) -> LeaveView:
+        return await self._call("leave", asked.Leave(timeout_s=timeout_s), LeaveView)
 
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
         loop = asyncio.get_running_loop()

@@ -138,6 +138,36 @@ class RequestSync(Arguments, frozen=True, kw_only=True):
     table: str | None = None
 
 
+class Vouch(Arguments, frozen=True, kw_only=True):
+    """`vouch`."""
+
+    subject: str
+    name: str = ""
+    recovery: str | None = None  # the file: a key never crosses this API
+
+
+class SetRole(Arguments, frozen=True, kw_only=True):
+    """`set_role`."""
+
+    subject: str
+    role: str
+    recovery: str | None = None
+
+
+class Retire(Arguments, frozen=True, kw_only=True):
+    """`retire`."""
+
+    subject: str
+    at_ms: int | None = None
+    recovery: str | None = None
+
+
+class Leave(Arguments, frozen=True, kw_only=True):
+    """`leave`."""
+
+    timeout_s: float
+
+
 class Digest(Arguments, frozen=True, kw_only=True):
     """`digest`."""
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from meshnode.codec.digest import blake3_256
 from meshnode.engine.context import Context
-from meshnode.engine.membership import add_records
-from meshnode.errors import UsageError
-from meshnode.limits import LABEL_BYTES
+from meshnode.engine.membership import add_records, stored_records
+from meshnode.errors import MembershipError, UsageError
+from meshnode.limits import HONOURED_RECORDS, LABEL_BYTES
 from meshnode.model.hlc import Hlc, tick
-from meshnode.model.record import AUTHORITY, Body, Retirement, Role, Vouch, seal_record
-from meshnode.model.site import SiteKey, site_id_of, site_text
-from meshnode.store import records as rows
+from meshnode.model.issuing import Issued, named, objection, who_could
+from meshnode.model.record import AUTHORITY, Retirement, Role, Vouch, seal_record
+from meshnode.model.site import SiteKey, site_id_of
 from meshnode.store.database import Tx
+
+NAMED_AT_MOST: Final = 5  # authorities that one message names
 
 
 def found_mesh(context: Context, tx: Tx, recovery: SiteKey, name: str) -> None:
@@ -24,7 +27,7 @@ def found_mesh(context: Context, tx: Tx, recovery: SiteKey, name: str) -> None:
 
 
 def issue_vouch(context: Context, tx: Tx, public_key: bytes, name: str, *, signer: SiteKey | None = None) -> bytes:
-    """Admit the site of `public_key`; returns the record. UsageError where it would not count."""
+    """Admit the site of `public_key`; returns the record. MembershipError where it would be without effect."""
     if len(name.encode()) > LABEL_BYTES:
         raise UsageError(f"a device name has at most {LABEL_BYTES} bytes")
     site = site_id_of(public_key)
@@ -45,9 +48,31 @@ def issue_retirement(
     honours: Iterable[bytes] | None = None,
     signer: SiteKey | None = None,
 ) -> bytes:
-    """End `site` at `cutoff`, by default now; its records in `honours` stay valid, by default all that count."""
-    kept = tuple(sorted(_counting_by(context, tx, site) if honours is None else honours))
-    return _issue(context, tx, signer, site, lambda issued: Retirement(site, cutoff or issued, kept, issued))
+    """End `site` at `cutoff`, by default now; of its records those in `honours` stay valid, by default `honoured`."""
+
+    def body_at(issued: Hlc) -> Retirement:
+        end = issued if cutoff is None else cutoff
+        kept = honoured(context, tx, site, end) if honours is None else honours
+        return Retirement(site, end, tuple(sorted(kept)), issued)
+
+    return _issue(context, tx, signer, site, body_at)
+
+
+def refuse_leaving(context: Context) -> None:
+    """Raise MembershipError where this device may not retire itself: it is retired, or a senior has to do it."""
+    site = own_key(context).site
+    issued = next_issued(context, site, site)
+    _refuse(context, site, Retirement(site, issued, (), issued))
+
+
+def honoured(context: Context, tx: Tx, site: bytes, cutoff: Hlc) -> list[bytes]:
+    """The records of `site` that count here up to `cutoff`: those that came first, as many as a record holds.
+
+    A stolen authority that signs thousands cannot be kept by that: what it flooded came after what it signed before.
+    """
+    counted = context.membership.counted
+    kept = [each for each in stored_records(tx) if each.signer == site and each.record_id in counted]
+    return [each.record_id for each in kept if each.issued <= cutoff][:HONOURED_RECORDS]
 
 
 def own_key(context: Context) -> SiteKey:
@@ -66,19 +91,28 @@ def next_issued(context: Context, signer: bytes, subject: bytes) -> Hlc:
     return issued
 
 
-def _issue(context: Context, tx: Tx, signer: SiteKey | None, subject: bytes, body_at: Callable[[Hlc], Body]) -> bytes:
+def _issue(context: Context, tx: Tx, signer: SiteKey | None, subject: bytes, body_at: Callable[[Hlc], Issued]) -> bytes:
+    """Sign and keep one record; MembershipError, and nothing is signed, where it would be without effect."""
     key = signer if signer is not None else own_key(context)
-    issued = next_issued(context, key.site, subject)
-    data = seal_record(key, context.mesh_id, body_at(issued))
+    body = body_at(next_issued(context, key.site, subject))
+    _refuse(context, key.site, body)
+    data = seal_record(key, context.mesh_id, body)
     add_records(context, tx, [data], peer=None)
     if blake3_256(data) not in context.membership.counted:
-        raise UsageError(
-            f"a record about {site_text(subject)} by {site_text(key.site)} would not count: "
-            "only an authority may issue it, about itself or a junior"
-        )
+        raise MembershipError(f"nothing was kept: a record by {named(context.membership, key.site)} would not count")
     return data
 
 
-def _counting_by(context: Context, tx: Tx, site: bytes) -> list[bytes]:
-    ids = rows.ids_by(tx, site)
-    return [record_id for record_id in ids if record_id in context.membership.counted]
+def _refuse(context: Context, signer: bytes, body: Issued) -> None:
+    why = objection(context.membership, signer, body)
+    if why is not None:
+        raise MembershipError(f"nothing was signed: {why}{_instead(context, body)}")
+
+
+def _instead(context: Context, body: Issued) -> str:
+    """Who could sign it; the last word of an error."""
+    membership = context.membership
+    able = [named(membership, each.site) for each in who_could(membership, body)][:NAMED_AT_MOST]
+    if objection(membership, membership.founder, body) is None:
+        able.append("the recovery key (--recovery FILE)")
+    return f"; it can be done by {', '.join(able)}" if able else ""

@@ -12,9 +12,10 @@ from typing import Final
 from meshnode.engine.asking import ask_site
 from meshnode.engine.context import Context
 from meshnode.engine.membership import add_records
+from meshnode.engine.standing import OWN_RETIREMENT
 from meshnode.errors import PairingError
 from meshnode.model.site import SiteKey
-from meshnode.store import delivery, meta, watermarks
+from meshnode.store import delivery, meta, notices, watermarks
 from meshnode.store.database import Tx
 
 TWIN: Final = "twin"  # when somebody saw this site live twice
@@ -57,16 +58,18 @@ def become(context: Context, key: SiteKey, inviter: bytes, records: Sequence[byt
     Streams, requests, invites and what was claimed of the site's own groups belonged to the site before.
     """
     with context.transaction() as tx:
+        before, context.site = context.site, key.site  # what ends the old site is no end of this device
         add_records(context, tx, records, peer=inviter)
         if not context.membership.is_peer(key.site, key.public_key):
             raise PairingError("the inviter's records do not make this device a member: ask for another invite")
-        number = context.sites.number(tx, context.site)
+        number = context.sites.number(tx, before)
         watermarks.forget_site(tx, number)
         delivery.forget_all(tx)
         tx.execute("DELETE FROM meshnode_invites")
         meta.write(tx, meta.SITE, key.site)
         _begin(context, tx, incarnation)
         meta.remove(tx, RESUMED)
+        notices.end(tx, OWN_RETIREMENT, before)
 
 
 def _begin(context: Context, tx: Tx, incarnation: bytes) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from meshnode import limits
-from meshnode.engine.authority import issue_vouch, own_key
+from meshnode.engine.authority import NAMED_AT_MOST, issue_vouch, own_key
 from meshnode.engine.context import Context
 from meshnode.engine.membership import all_records, introduction_of
-from meshnode.errors import CloseCode, UsageError
+from meshnode.errors import CloseCode, MembershipError, UsageError
 from meshnode.model.hlc import tick
 from meshnode.model.invite import SECRET_BYTES, Invite, invite_id
+from meshnode.model.issuing import RETIRED_HERE, authorities, named
 from meshnode.model.pairing import Proof, inviter_mac
 from meshnode.model.site import site_id_of
 from meshnode.store import invites
@@ -30,13 +31,13 @@ class Admission:
 
 
 def create_invite(context: Context, tx: Tx, *, addrs: Sequence[str], ttl_ms: int = limits.INVITE_TTL_MS) -> Invite:
-    """Make and keep an invite; UsageError unless this device is an authority."""
+    """Make and keep an invite; MembershipError unless this device is an authority."""
     now_ms = context.env.wall_ms()
     key = own_key(context)
     if ttl_ms <= 0:
         raise UsageError("an invite must live for some time")
     if not _may_admit(context):
-        raise UsageError("this device is no authority of the mesh: make the invite on a device that is one")
+        raise MembershipError(_no_authority(context))
     invites.remove_expired(tx, now_ms)
     if invites.open_count(tx, now_ms) >= limits.OPEN_INVITES:
         raise UsageError(f"{limits.OPEN_INVITES} invites are open already: wait until one expires")
@@ -85,6 +86,15 @@ def settle(context: Context, tx: Tx, named: bytes, proof: Proof, name: str) -> A
 def _may_admit(context: Context) -> bool:
     issued = tick(context.clock, context.env.wall_ms())
     return context.membership.may_sign(own_key(context).site, issued)
+
+
+def _no_authority(context: Context) -> str:
+    """Why no invite can be made here, and where it can."""
+    if context.membership.retired(context.site) is not None:
+        return RETIRED_HERE
+    able = [named(context.membership, each.site) for each in authorities(context.membership)]
+    where = f"make the invite on {', '.join(able[:NAMED_AT_MOST])}" if able else "no device is one at present"
+    return f"this device is no authority of the mesh: {where}"
 
 
 def _that_fit(records: Sequence[bytes]) -> tuple[bytes, ...]:

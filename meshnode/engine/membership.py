@@ -16,7 +16,7 @@ from meshnode.engine.context import Context
 from meshnode.engine.standing import take_effect
 from meshnode.errors import CorruptStateError, EnvelopeError, MalformedError
 from meshnode.model.hlc import beyond_skew
-from meshnode.model.introduction import introduction, walk_untrusted
+from meshnode.model.introduction import introduction, proof_of_end, walk_untrusted
 from meshnode.model.membership import Membership, walk
 from meshnode.model.record import Record, Retirement, parse_record_untrusted, split_record_untrusted
 from meshnode.store import records as rows
@@ -58,6 +58,23 @@ def accept_introduction_untrusted(
     if seen.is_peer(site, public_key):
         add_records(context, tx, records, peer=site)
     return context.membership.is_peer(site, public_key)
+
+
+def proof_of_end_of(context: Context, tx: Tx, site: bytes) -> list[bytes]:
+    """The records by which a retired site can see that it is (profile §13)."""
+    stored = {record.record_id: record for record in stored_records(tx)}
+    return [record.data for record in proof_of_end(context.membership, stored, site)]
+
+
+def accept_own_end_untrusted(context: Context, tx: Tx, records: Sequence[bytes], *, peer: bytes) -> bool:
+    """Whether these records, with those stored, retire this very device; kept only if they do."""
+    if context.membership.retired(context.site) is None:
+        stored = [each.data for each in rows.verified(tx)]
+        seen = walk_untrusted([*stored, *records], mesh_id=context.mesh_id, founder_key=context.founder)
+        if seen.retired(context.site) is None:
+            return False
+        add_records(context, tx, records, peer=peer)
+    return context.membership.retired(context.site) is not None
 
 
 def add_records(context: Context, tx: Tx, records: Sequence[bytes], *, peer: bytes | None) -> RecordsOutcome:
@@ -197,18 +214,30 @@ class _Batch:
         return True
 
     def _bound_pending(self) -> None:
-        """What does not count has no effect, so leaving some of it out changes nothing in the walk."""
+        """What does not count has no effect, so leaving some of it out changes nothing in the walk.
+
+        Whoever is no authority signs one thing that counts, the end of itself, and could do so again and again.
+        """
         kept: Counter[bytes] = Counter()
+        again = False
         for record_id, candidate in list(self._new.items()):
-            signer = candidate.record.signer
-            if not candidate.verified or record_id in self._membership.counted:
+            signer, counts = candidate.record.signer, record_id in self._membership.counted
+            if not candidate.verified or (counts and self._is_authority(signer)):
                 continue
             if signer not in kept:
-                kept[signer] = rows.pending_count(self._tx, signer)
+                kept[signer] = rows.kept_count(self._tx, signer, counting=not self._is_authority(signer))
             if kept[signer] >= limits.PENDING_RECORDS_PER_SIGNER:
                 self._reject(candidate.index, "quota", signer)
                 del self._new[record_id]
+                again = again or counts
             kept[signer] += 1
+        if again:
+            self._walk()
+
+    def _is_authority(self, signer: bytes) -> bool:
+        """Whether it was one at any time, or is the founder."""
+        member = self._membership.by_site.get(signer)
+        return member is None or member.path is not None
 
     def _bound_unverified(self) -> None:
         unverified = [item for item in self._new.items() if not item[1].verified]

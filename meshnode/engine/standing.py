@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from meshnode import limits
 from meshnode.codec.cose_key import public_to_cose
@@ -10,12 +11,15 @@ from meshnode.engine import takeback
 from meshnode.engine.asking import site_request, table_request
 from meshnode.engine.context import Context
 from meshnode.model.frames import Request, encode_frame
+from meshnode.model.issuing import RETIRED_HERE
 from meshnode.model.member import Member, acceptable_beyond
 from meshnode.model.membership import Membership
 from meshnode.model.scope import WILDCARD
 from meshnode.store import history
 from meshnode.store import records as rows
 from meshnode.store.database import Tx
+
+OWN_RETIREMENT: Final = "own-retirement"  # a notice
 
 
 def take_effect(context: Context, tx: Tx, before: Membership, after: Membership) -> None:
@@ -25,6 +29,8 @@ def take_effect(context: Context, tx: Tx, before: Membership, after: Membership)
     lost = _gained(after.by_site, before.by_site)
     if lost:
         takeback.begin(context, tx, lost)
+    if after.retired(context.site) is not None and before.retired(context.site) is None:
+        context.surface(tx, OWN_RETIREMENT, context.site, RETIRED_HERE)
 
 
 def _gained(old: dict[bytes, Member], new: dict[bytes, Member]) -> list[bytes]:

@@ -9,9 +9,10 @@ from meshnode.engine.commit import Batch
 from meshnode.engine.context import Context
 from meshnode.engine.registry import required
 from meshnode.engine.verify import Verified
-from meshnode.errors import NotFoundError, UsageError
+from meshnode.errors import MembershipError, NotFoundError, UsageError
 from meshnode.model.event import Event, KeyValue, Scalar, author_event
 from meshnode.model.hlc import tick
+from meshnode.model.issuing import RETIRED_HERE
 from meshnode.model.scope import Scope
 from meshnode.model.site import SiteKey
 from meshnode.model.verdict import Verdict
@@ -35,6 +36,8 @@ def write_changes(context: Context, tx: Tx, changes: Sequence[LocalChange]) -> l
     key = context.key
     if key is None:
         raise UsageError("this device's site key is not loaded: nothing can be written")
+    if context.membership.retired(key.site) is not None:
+        raise MembershipError(RETIRED_HERE)
     destinations = [required(context, tx, change.schema, change.table)[1] for change in changes]
     for change, destination in zip(changes, destinations, strict=True):
         _check(change, destination)
@@ -50,7 +53,7 @@ def write_changes(context: Context, tx: Tx, changes: Sequence[LocalChange]) -> l
                 "`meshnode forget … --undo` first"
             )
         if judgement.verdict is not Verdict.APPLIED:
-            raise UsageError(f"this device may not write to {event.table!r}: {judgement.text()}")
+            raise MembershipError(f"this device may not write to {event.table!r}: {judgement.text()}")
     for entry, row in batch.rows.withheld:
         if row.reason_before is None:
             raise UsageError(f"table {entry.text!r} does not allow row {str(row.key)[:100]}: {row.reason}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from meshnode.codec.cose import Envelope, check_signature
 from meshnode.errors import EnvelopeError
 from meshnode.model.membership import Membership, walk
-from meshnode.model.record import AUTHORITY, Record, parse_record_untrusted, split_record_untrusted
+from meshnode.model.record import AUTHORITY, Record, Retirement, parse_record_untrusted, split_record_untrusted
 
 
 def introduction(membership: Membership, records: Mapping[bytes, Record], site: bytes) -> list[Record]:
@@ -15,19 +15,38 @@ def introduction(membership: Membership, records: Mapping[bytes, Record], site: 
 
     `records` are those that count, by their id. Empty where the site is no member.
     """
+    return list(_way_to(membership, records, [site], signing=False).values())
+
+
+def proof_of_end(membership: Membership, records: Mapping[bytes, Record], site: bytes) -> list[Record]:
+    """The retirements of `site` that count, and what makes their signers authorities: enough for the site itself."""
+    ends = [
+        each
+        for each in records.values()
+        if isinstance(each.body, Retirement) and each.body.site == site and each.record_id in membership.counted
+    ]
+    signers = [each.signer for each in ends if each.signer != site]
+    return [*_way_to(membership, records, signers, signing=True).values(), *ends]
+
+
+def _way_to(
+    membership: Membership, records: Mapping[bytes, Record], sites: Iterable[bytes], *, signing: bool
+) -> dict[bytes, Record]:
+    """From the founder to these sites; `signing`: what made themselves authorities too."""
     shown: dict[bytes, Record] = {}
-    waiting, seen = [site], {membership.founder}  # the founder needs no introduction
+    waiting, seen = list(sites), {membership.founder}  # the founder needs no introduction
+    first = set() if signing else set(waiting)
     while waiting:
         member = membership.by_site.get(waiting.pop())
         if member is None or member.site in seen:
             continue
         seen.add(member.site)
         promotions = [each for each, role in zip(member.role_ids, member.roles, strict=True) if role == AUTHORITY]
-        for record_id in (member.admitted, *(promotions if member.site != site else ())):
+        for record_id in (member.admitted, *(() if member.site in first else promotions)):
             record = records[record_id]
             shown[record_id] = record
             waiting.append(record.signer)
-    return list(shown.values())
+    return shown
 
 
 def walk_untrusted(records: Iterable[bytes], *, mesh_id: bytes, founder_key: bytes) -> Membership:

@@ -26,6 +26,8 @@ from meshnode.net.link import Link
 
 logger = logging.getLogger("meshnode.net")
 
+_RETIRED = "the site is retired"
+
 
 @dataclass(frozen=True, slots=True)
 class _Dial:
@@ -105,8 +107,8 @@ class Reception:
             self._refuse_self(connection, peer)
         else:
             admission = self._judge(peer.site, peer.public_key, alpn, connection.opened_by_us)
-            if admission is Admission.RETIRED:
-                self._refuse(connection, peer, CloseCode.RETIRED, "the site is retired")
+            if admission is Admission.RETIRED and (alpn == ALPN_PAIRING or connection.opened_by_us):
+                self._refuse(connection, peer, CloseCode.RETIRED, _RETIRED)
             elif admission is Admission.REFUSED:
                 self._refuse(connection, peer, CloseCode.NOT_AUTHENTICATED, "refused")
             elif connection.opened_by_us:
@@ -125,7 +127,7 @@ class Reception:
         for link in self.links.live():
             admission = self._judge(link.site, link.public_key, link.alpn, link.opened_by_us)
             if admission is Admission.RETIRED:
-                link.close(CloseCode.RETIRED, "the site is retired")
+                link.close(CloseCode.RETIRED, _RETIRED)
             elif admission is not Admission.MEMBER:
                 link.close(CloseCode.NOT_A_MEMBER, "no member any more")
 
@@ -180,6 +182,10 @@ class Reception:
         elif link.alpn == ALPN_PAIRING:
             connection.close_after(self._config.pairing_s, CloseCode.NOT_AUTHENTICATED, "the ceremony took too long")
             self._hand_over(link)
+        elif proven.admission is Admission.RETIRED:  # the node tells it why before it closes
+            connection.close_after(self._config.introduce_s, CloseCode.RETIRED, _RETIRED)
+            self._post_refused(connection, proven.peer, CloseCode.RETIRED, _RETIRED)
+            self._hand_over(link)
         else:
             connection.close_after(self._config.introduce_s, CloseCode.NOT_A_MEMBER, "not a member, and not introduced")
             self._hand_over(link)
@@ -213,11 +219,16 @@ class Reception:
 
     def _refuse(self, connection: Connection, peer: AuthenticatedPeer | None, code: CloseCode, reason: str) -> None:
         connection.close(code, reason)
+        self._post_refused(connection, peer, code, reason)
+        self._fail(connection, code, reason)
+
+    def _post_refused(
+        self, connection: Connection, peer: AuthenticatedPeer | None, code: CloseCode, reason: str
+    ) -> None:
         where = host_of(connection.address)
         who = where if peer is None else f"{short_text(peer.site)} at {where}"
         kind = code.name.lower().replace("_", "-")
         self._notices.post(kind, where if peer is None else peer.site, f"{who}: {reason}")
-        self._fail(connection, code, reason)
 
     def _fail(self, connection: Connection, code: CloseCode, reason: str) -> None:
         dial = self._dials.get(connection)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS
+from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.views import (
     ChangeView,
     CheckReport,
@@ -36,6 +37,7 @@ from meshnode.node.views import (
 )
 
 ROWS_PER_PAGE = 1000  # rows that one call of `rows` gives at most
+LEAVE_S = 20.0  # seconds that a device which leaves waits for the others to have what it wrote, and to hear of it
 ROWS_PER_IMPORT = 500  # rows that one call of `import_rows` takes: one transaction
 
 
@@ -153,6 +155,33 @@ class Operations(Protocol):
 
     async def resume(self) -> IdentityView:
         """This copy of the database is the device: publish again, and ask for this site's own events (profile §8)."""
+        ...
+
+    async def members(self) -> list[MemberView]:
+        """Every device that is or was a member, this one included: authorities by seniority first (profile §9)."""
+        ...
+
+    async def vouch(self, subject: str, *, name: str = "", recovery: str | None = None) -> RecordView:
+        """Let a device in by its public key (64 hex digits), or by id or name one whose vouch counts no more.
+
+        Here and below `recovery` is the file of the recovery key, which then signs instead of this device; a device is
+        named by its site id, long or short, or its name. MembershipError where the record would have no effect.
+        """
+        ...
+
+    async def set_role(self, subject: str, role: str, *, recovery: str | None = None) -> RecordView:
+        """Make a member an `authority`, a `member` or a `reader` from now on."""
+        ...
+
+    async def retire(self, subject: str, *, at_ms: int | None = None, recovery: str | None = None) -> RecordView:
+        """End a member at a time that is over, by default now.
+
+        Its links close, what it wrote later is dropped and taken back on every node, and its key is refused for ever.
+        """
+        ...
+
+    async def leave(self, *, timeout_s: float = LEAVE_S) -> LeaveView:
+        """Retire this very device, once the linked members have what it wrote; waits until they know, or that long."""
         ...
 
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:

@@ -61,6 +61,8 @@ class Jobs(Protocol):
 
     async def introduce(self, peer: bytes, public_key: bytes, shown: tuple[bytes, ...]) -> bool: ...
 
+    async def own_end(self, peer: bytes, shown: tuple[bytes, ...]) -> bool: ...
+
     async def ask_own_history(self, peer: bytes, *, everything: bool) -> tuple[bytes, ...]: ...
 
     async def surface_all(self, peer: bytes, noticed: Mapping[str, tuple[int, str]]) -> None: ...
@@ -78,6 +80,13 @@ class Ending:
     reason: str
     local: bool  # this node closed it
 
+    @property
+    def why(self) -> str:
+        """What an operator needs to know of it; an ordinary end needs no word."""
+        if self.code in (None, CloseCode.DONE, CloseCode.SHUTTING_DOWN, CloseCode.DUPLICATE):
+            return ""
+        return f"the last link ended: {self.reason or self.code.name.lower().replace('_', ' ')}"
+
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
@@ -89,6 +98,7 @@ class Hooks:
     moved: Callable[[PeerDriver], None]  # something settled or was told: whoever waits looks again
     ended: Callable[[PeerDriver, Ending], None]
     rolled_back: Callable[[PeerDriver], None]  # a peer knows later events of this site than are here
+    own_end: Callable[[PeerDriver], None]  # a peer showed that this device was retired
 
 
 class PeerDriver:
@@ -277,8 +287,10 @@ class PeerDriver:
         raise AssertionError(f"no job: {job!r}")
 
     async def _introduce(self, records: tuple[bytes, ...]) -> None:
-        """The walk decides whether the records make the peer a member (profile §7)."""
-        if self.link.admitted or await self._jobs.introduce(self.peer, self.link.public_key, records):
+        """The walk decides whether the records make the peer a member (profile §7), or this device none (§13)."""
+        if self.link.admitted and await self._jobs.own_end(self.peer, records):
+            self._hooks.own_end(self)
+        elif self.link.admitted or await self._jobs.introduce(self.peer, self.link.public_key, records):
             self.link.admit()
         else:
             self.link.close(CloseCode.NOT_A_MEMBER, "the records shown do not make this site a member")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
 HOME_VARIABLE = "MESHNODE_HOME"
 INCARNATION_BYTES = 16  # profile §8
 DATABASE = "meshnode.db"
+_JOINING = b"joining\n"  # what `unfinished` holds then
 _KEY_FILE_BYTES = 4096  # far more than a COSE_Key is; against a device file or a wrong path
 
 
@@ -155,10 +156,22 @@ class Home:
         """Follow a new or renewed database."""
         write_private(self.incarnation_path, incarnation.hex().encode() + b"\n")
 
-    def begin(self) -> None:
+    def refuse_joining(self) -> None:
+        """Raise UsageError where joining was begun: a mesh is founded there only by somebody who says so."""
+        try:
+            begun = self.unfinished_path.read_bytes()
+        except OSError:
+            return
+        if begun == _JOINING:
+            raise UsageError(
+                f"joining a mesh was begun in {self.path} and not finished: go on with `meshnode join INVITE`, "
+                "with the same invite or another one, or found a mesh of its own with `meshnode init`"
+            )
+
+    def begin(self, *, joining: bool = False) -> None:
         """From here on the home is being made."""
         self.refuse_founded()
-        write_private(self.unfinished_path, b"")
+        write_private(self.unfinished_path, _JOINING if joining else b"")
         for draft in self.path.glob(".*.*.[0-9]*"):  # of an attempt that was killed; they may hold a key
             draft.unlink(missing_ok=True)
 

@@ -10,7 +10,12 @@ from meshnode.engine import identity, inbox, invites, links, outbox
 from meshnode.engine.context import Context
 from meshnode.engine.engine import Engine
 from meshnode.engine.invites import Admission
-from meshnode.engine.membership import accept_introduction_untrusted, introduction_of
+from meshnode.engine.membership import (
+    accept_introduction_untrusted,
+    accept_own_end_untrusted,
+    introduction_of,
+    proof_of_end_of,
+)
 from meshnode.engine.offer import Filter
 from meshnode.engine.told import keep_told_untrusted
 from meshnode.errors import CloseCode
@@ -115,6 +120,14 @@ class StoreJobs:
             peer,
             lambda context, tx: accept_introduction_untrusted(context, tx, shown, site=peer, public_key=public_key),
         )
+
+    async def own_end(self, peer: bytes, shown: tuple[bytes, ...]) -> bool:
+        """Keep the records that a member shows, if with ours they retire this device (profile §13)."""
+        return await self._transact(peer, lambda context, tx: accept_own_end_untrusted(context, tx, shown, peer=peer))
+
+    async def proof_of_end(self, site: bytes) -> tuple[bytes, ...]:
+        """The records by which a retired site sees that it is."""
+        return await self._transact(site, lambda context, tx: tuple(proof_of_end_of(context, tx, site)))
 
     async def ask_own_history(self, peer: bytes, *, everything: bool) -> tuple[bytes, ...]:
         """This node was restored from an old copy: ask for its own events, or for all."""

@@ -54,7 +54,7 @@ async def join(
     device.refuse_founded()
     device.prepare()
     with await lock_alone(device.lock_path, "join"):
-        device.begin()  # refuses too: somebody else may have been faster
+        device.begin(joining=True)  # refuses too: somebody else may have been faster
         return await _join(device, asked, called, timeout_s)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from ipaddress import ip_address
 from typing import Any, TypeVar
+
+import msgspec
 
 from meshnode.engine import identity, retention
 from meshnode.engine.engine import Engine
@@ -23,17 +24,17 @@ from meshnode.limits import INVITE_TTL_MS
 from meshnode.model.event import Event
 from meshnode.model.member import Member
 from meshnode.model.membership import Membership
-from meshnode.model.site import mesh_tag, short_text, site_text
-from meshnode.node import following, keeping, reading, syncing
-from meshnode.node.api import ROWS_PER_PAGE
+from meshnode.node import following, keeping, members, reading, syncing
+from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
 from meshnode.node.checking import check_report
 from meshnode.node.config import Config, policy_of
 from meshnode.node.explaining import explanation
-from meshnode.node.groups import GROUPS_SHOWN
 from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_value
-from meshnode.node.peering import Heard, Mesh, lagging_now, peer_views, read_mesh, wait_result
+from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.overview import status_of
+from meshnode.node.peering import Heard, Mesh, peer_views, read_mesh, wait_result
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.transaction import Transaction
 from meshnode.node.views import (
@@ -63,14 +64,13 @@ from meshnode.node.views import (
     parse_table,
     table_text,
 )
-from meshnode.store import invites, meta, queries
+from meshnode.store import meta
 from meshnode.store.database import Tx
 
 T = TypeVar("T")
 
 CHANGE_PAGE = 256  # changes, or rows, read at a time for one subscriber
 POLL_S = 0.2  # between two looks at a database that another process writes
-SOFTWARE = f"meshnode/{version('meshnode')}"
 
 
 class LocalNode:
@@ -300,6 +300,33 @@ class LocalNode:
 
         return await self._write(create)
 
+    # --- who is in
+
+    async def members(self) -> list[MemberView]:
+        """Every device that is or was a member."""
+        heard = self._heard()
+        return await self.storage.read(lambda tx: members.member_views(self._mesh(tx, heard)))
+
+    async def vouch(self, subject: str, *, name: str = "", recovery: str | None = None) -> RecordView:
+        """Let a device in by its public key, or in again."""
+        key = await members.recovery_signer(recovery)
+        return await self._sign(lambda engine: members.vouch(engine, subject, name, key))
+
+    async def set_role(self, subject: str, role: str, *, recovery: str | None = None) -> RecordView:
+        """Say what a member may do from now on."""
+        key = await members.recovery_signer(recovery)
+        return await self._sign(lambda engine: members.set_role(engine, subject, role, key))
+
+    async def retire(self, subject: str, *, at_ms: int | None = None, recovery: str | None = None) -> RecordView:
+        """End a member."""
+        key = await members.recovery_signer(recovery)
+        return await self._sign(lambda engine: members.retire(engine, subject, at_ms, key))
+
+    async def leave(self, *, timeout_s: float = LEAVE_S) -> LeaveView:
+        """Retire this very device; without a running node nobody hears of it yet."""
+        left = await self._sign(members.leave)
+        return msgspec.structs.replace(left, untold=await self._untold())
+
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
         """What is open now: without a running node nothing moves, so there is nothing to wait for."""
         result = wait_result(await self.peers(), live_only=live_only)
@@ -344,6 +371,14 @@ class LocalNode:
     async def _resumed(self) -> None:
         """Only a running node publishes."""
 
+    async def _sign(self, job: Callable[[Engine], T]) -> T:
+        """Records are stored: a running node tells them now, and judges its links by them."""
+        return await self._write(job)
+
+    async def _untold(self, told: Container[str] = ()) -> tuple[str, ...]:
+        waiting = [view for view in await self.peers() if not view.retired and view.site not in told]
+        return tuple(view.name or view.short for view in waiting)
+
     async def _wake(self, sites: Sequence[bytes]) -> None:
         """Only a running node has cycles."""
 
@@ -375,36 +410,7 @@ class LocalNode:
         return syncing.others_named(tx, self._membership(tx), meta.read_bytes(tx, meta.SITE), named)
 
     def _status(self, tx: Tx, heard: Mapping[bytes, Heard]) -> Status:
-        mesh = self._mesh(tx, heard)
-        site, member = mesh.own, mesh.membership.by_site.get(mesh.own)
-        lagging = lagging_now(mesh)
-        tables = reading.table_views(tx)
-        events, waiting = queries.event_counts(tx)
-        return Status(
-            running=False,
-            site=site_text(site),
-            short=short_text(site),
-            name=self.home.config.name or (member.name if member else ""),
-            mesh_tag=mesh_tag(meta.read_bytes(tx, meta.MESH_ID)).hex(),
-            home=str(self.home.path),
-            database=str(self.home.database_path),
-            peers=peer_views(mesh),
-            role=member.role if member else "none",
-            retired=member is not None and member.cutoff is not None,
-            software=SOFTWARE,
-            hlc=meta.read_clock(tx)[:],
-            tables=len(tables),
-            rows=sum(view.rows for view in tables),
-            events=events,
-            held=waiting,
-            waiting=queries.held_tables(tx) if waiting else {},
-            unusable={view.table: view.unusable for view in tables if view.unusable},
-            open_invites=invites.open_count(tx, wall_ms()),
-            publishing=identity.may_publish(tx, self._incarnation()),
-            notices=reading.notice_views(tx),
-            lagging=lagging[:GROUPS_SHOWN],
-            lagging_more=max(len(lagging) - GROUPS_SHOWN, 0),
-        )
+        return status_of(self._mesh(tx, heard), self.home, self._incarnation())
 
 
 @asynccontextmanager

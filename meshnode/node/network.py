@@ -8,7 +8,7 @@ import logging
 import secrets
 from collections.abc import Coroutine, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from meshnode.engine.policy import PolicyChange
 from meshnode.errors import CloseCode, MeshError, TransportError
@@ -31,14 +31,14 @@ from meshnode.net.endpoint import (
 from meshnode.node.ceremony import UnknownInvites, invite_over
 from meshnode.node.dialing import Attempt
 from meshnode.node.drive import Ending, Hooks, PeerDriver
+from meshnode.node.farewell import Farewell
 from meshnode.node.finding import Finder
 from meshnode.node.jobs import StoreJobs
 from meshnode.node.peering import Heard
+from meshnode.node.remembered import remembered
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.views import HOW_TO_CHOOSE
-from meshnode.store import invites, peers
-from meshnode.store.database import Tx
 from meshnode.sync.greeting import Greeting
 from meshnode.sync.session import Session
 
@@ -59,7 +59,15 @@ class Network:
         self.publishing = settings.publishing
         self._storage = storage
         self._boot = secrets.token_bytes(BOOT_BYTES)
-        self._hooks = Hooks(self._started, self._greeted, self._committed, self._moved, self._ended, self._rolled_back)
+        self._hooks = Hooks(
+            self._started,
+            self._greeted,
+            self._committed,
+            self._moved,
+            self._ended,
+            self._rolled_back,
+            self._own_end,
+        )
         self._drivers: dict[Link, PeerDriver] = {}
         self._leaving: set[PeerDriver] = set()  # their links ended, jobs of theirs may still be under way
         self._heard: dict[bytes, Heard] = {}
@@ -69,6 +77,7 @@ class Network:
         self._answer_until = 0  # pairing is answered until then
         self._generation = -1
         self._stopped = False
+        self.turned_away_by: set[bytes] = set()  # peers that closed because this device is retired
         self._rolled_back_by: set[bytes] = set()  # peers that said they know later events of ours
         self._asked: set[bytes] = set()  # peers of whom we wait for our own history
         self._waits_until = 0.0
@@ -90,7 +99,7 @@ class Network:
     async def start(self) -> None:
         """Listen, announce, dial. TransportError where the port cannot be used; then nothing runs."""
         self._endpoint = await self._listen()
-        kept = await self._storage.read(_kept)
+        kept = await self._storage.read(remembered)
         self._met = set(kept.met)
         self._answer_until = kept.answer_until
         await self.membership_changed()
@@ -237,6 +246,9 @@ class Network:
         if link.alpn == ALPN_PAIRING:
             self._spawn(self._pair(link, self._ceremony(link)))
             return
+        if self._membership.retired(link.site) is not None:
+            self._spawn(Farewell(link).say(self.jobs.proof_of_end))
+            return
         if sum(driver.peer == link.site for driver in self._leaving) >= LEAVING_LINKS:
             link.close(CloseCode.LIMIT, "work of earlier links is still under way here")
             return
@@ -309,7 +321,7 @@ class Network:
         self._spawn(self._left(driver))
         if not any(other.peer == driver.peer for other in self._live()):
             self._heard[driver.peer] = replace(
-                self._heard[driver.peer], linked=False, links=frozenset(), note=_why(ending)
+                self._heard[driver.peer], linked=False, links=frozenset(), note=ending.why
             )
             self._finder.unlinked(driver.peer, ending.code)
         self._tell_links()
@@ -318,8 +330,23 @@ class Network:
             self._unknown_to.add(driver.peer)
         if ending.code is CloseCode.TWIN and not ending.local:
             self._stop_publishing(driver.peer)
+        if ending.code is CloseCode.RETIRED and not ending.local:
+            self._turned_away(driver.peer)
         logger.info("the link to %s ended: %s", short_text(driver.peer), ending.reason or ending.code)
         self._storage.changed.ring()
+
+    def _turned_away(self, peer: bytes) -> None:
+        """A peer says that this device was retired. That alone proves nothing: it shows the records on a new link."""
+        first = peer not in self.turned_away_by
+        self.turned_away_by.add(peer)
+        if self._membership.retired(self.settings.key.site) is None and first:
+            text = f"{short_text(peer)} says that this device was retired, and has not shown by whom"
+            self._spawn(self.jobs.surface("retired-claim", peer, text))
+            self._finder.again(peer)
+
+    def _own_end(self, _driver: PeerDriver) -> None:
+        """It has shown them."""
+        self._spawn(self.membership_changed())
 
     async def _left(self, driver: PeerDriver) -> None:
         await driver.stopped()
@@ -380,7 +407,13 @@ class Network:
     # --- dialing
 
     async def _dial(self, address: Address, expect_site: bytes | None) -> bytes:
-        link = await self._endpoint.dial(address.host, address.port, alpn=ALPN_SYNC, expect_site=expect_site)
+        try:
+            link = await self._endpoint.dial(address.host, address.port, alpn=ALPN_SYNC, expect_site=expect_site)
+        except TransportError as error:
+            peer = error.site or expect_site
+            if error.code is CloseCode.RETIRED and peer is not None and self._membership.retired(peer) is None:
+                self._turned_away(peer)  # it refuses in the handshake, and shows nothing
+            raise
         return link.site
 
     def _dial_worked(self, site: bytes, address: Address) -> None:
@@ -440,23 +473,3 @@ async def _logged(work: Coroutine[None, None, None]) -> None:
         logger.error("%s", error)
     except Exception:
         logger.exception("a background task of the network failed")
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """What the database remembers of peers when the network starts."""
-
-    met: frozenset[bytes]
-    addresses: dict[bytes, list[str]]
-    answer_until: int
-
-
-def _kept(tx: Tx) -> _Kept:
-    return _Kept(frozenset(peers.all_heard(tx)), peers.addresses(tx), invites.answered_until(tx) or 0)
-
-
-def _why(ending: Ending) -> str:
-    """What an operator needs to know of a link's end; an ordinary one needs no word."""
-    if ending.code in (None, CloseCode.DONE, CloseCode.SHUTTING_DOWN, CloseCode.DUPLICATE):
-        return ""
-    return f"the last link ended: {ending.reason or ending.code.name.lower().replace('_', ' ')}"

@@ -20,15 +20,20 @@ from meshnode.engine.policy import PolicyChange
 from meshnode.errors import BusyError, CloseCode
 from meshnode.limits import INVITE_TTL_MS
 from meshnode.model.membership import Membership
+from meshnode.model.site import site_text
+from meshnode.node import members
+from meshnode.node.api import LEAVE_S
 from meshnode.node.bell import Bell
 from meshnode.node.config import POLICY, Config, load_config
 from meshnode.node.founding import found
 from meshnode.node.home import Home, default_home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.keeping import keep_house
-from meshnode.node.local import SOFTWARE, LocalNode, addresses_of
+from meshnode.node.local import LocalNode, addresses_of
 from meshnode.node.lock import LOCK_WAIT_S, HomeLock, lock_alone
+from meshnode.node.memberviews import LeaveView
 from meshnode.node.network import Network
+from meshnode.node.overview import SOFTWARE
 from meshnode.node.peering import Heard, wait_result
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
@@ -95,6 +100,7 @@ class Node(LocalNode):
 
     async def _open(self) -> None:
         if not self.home.founded:
+            self.home.refuse_joining()
             await found(self.home, name=(self._config and self._config.name) or platform.node() or "meshnode")
         self.home = Home.load(self.home.path)
         self._config = self._config or self.home.config
@@ -190,6 +196,22 @@ class Node(LocalNode):
                 self._network.hurry()
             await Bell.wait(rung, min(left, WAIT_LOOK_S))
 
+    async def leave(self, *, timeout_s: float = LEAVE_S) -> LeaveView:
+        """Retire this device once the linked members have what it wrote, and wait until they have turned it away."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        await self.storage.write(members.refuse_leaving)
+        if self._linked():
+            await self.wait(timeout_s=timeout_s, live_only=True)
+        left = await self._sign(members.leave)
+        while True:
+            rung = self.storage.changed.listen()
+            told = self._network.turned_away_by if self._network is not None else frozenset()
+            patience = end - loop.time()
+            if self._linked() <= told or patience <= 0 or self._ended():
+                return msgspec.structs.replace(left, untold=await self._untold(set(map(site_text, told))))
+            await Bell.wait(rung, min(patience, WAIT_LOOK_S))
+
     async def set_online(self, online: bool) -> None:
         """Cut this node off, or let it talk again; local reads and writes go on."""
         async with self._switching:
@@ -265,6 +287,13 @@ class Node(LocalNode):
         self._settings = replace(self._settings, publishing=True)
         if self._network is not None:
             await self._network.resumed()
+
+    async def _sign(self, job: Callable[[Engine], T]) -> T:
+        result = await self._write(job)
+        if self._network is not None:
+            await self._network.membership_changed()
+            self._network.log_grew()
+        return result
 
     async def _ask(self) -> None:
         if self._network is not None:

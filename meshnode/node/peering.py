@@ -111,9 +111,9 @@ def _peer_view(mesh: Mesh, member: Member, addresses: Sequence[str]) -> PeerView
     note, stuck = heard.stopped or heard.note, bool(heard.stopped)
     open_with, groups = Backlog(), PeerGroups()
     try:
-        wants = offered_to(tx, member.site, heard).scope.contains
-        open_with = backlog(tx, member.site, PATH, wants, mesh.now_ms, heard.links)
         if member.cutoff is None:  # nothing goes to a retired one any more
+            wants = offered_to(tx, member.site, heard).scope.contains
+            open_with = backlog(tx, member.site, PATH, wants, mesh.now_ms, heard.links)
             groups = peer_groups(
                 mesh.applied,
                 mesh.told[member.site],
@@ -121,6 +121,8 @@ def _peer_view(mesh: Mesh, member: Member, addresses: Sequence[str]) -> PeerView
                 mesh.takes,
                 mesh.name_of,
             )
+        else:
+            note = note or "retired"
     except CorruptStateError as error:
         note, stuck = str(error), True
     return PeerView(

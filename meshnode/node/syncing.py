@@ -8,13 +8,14 @@ from typing import Final
 from meshnode.engine.asking import table_request, withdraw_from
 from meshnode.engine.context import Context
 from meshnode.engine.syncstate import SyncState, sync_state
-from meshnode.errors import NotFoundError, UsageError
+from meshnode.errors import UsageError
 from meshnode.model.delivery import PATH
 from meshnode.model.frames import WHAT_SITE, Request, encode_frame
 from meshnode.model.member import Member
 from meshnode.model.membership import Membership
 from meshnode.model.scope import WILDCARD
 from meshnode.model.site import short_text, site_text
+from meshnode.node.naming import known_of, site_called
 from meshnode.node.peering import Heard, offered_to
 from meshnode.node.views import AskedView, FrontierView, RequestView, StagedView, SyncStateView, table_text
 from meshnode.store import delivery, frontier, history, notices, peers
@@ -38,18 +39,8 @@ def others_named(tx: Tx, membership: Membership, own: bytes, named: str | None) 
     members = [member for member in membership.members() if member.site != own]
     if named is None:
         return members
-    heard = peers.all_heard(tx)
-    called = {member.site: heard[member.site].name if member.site in heard else member.name for member in members}
-    found = [
-        each for each in members if site_text(each.site) == named.lower() or short_text(each.site) == named.lower()
-    ]
-    found = found or [each for each in members if called[each.site] == named]
-    if not found:
-        raise NotFoundError(f"no other member is called {named!r}, nor is it a site id: `meshnode peers` lists them")
-    if len(found) > 1:
-        sites = ", ".join(short_text(each.site) for each in found)
-        raise UsageError(f"several members are called {named!r}: name one by its site id, {sites}")
-    return found
+    wanted = site_called(named, known_of(tx, members), "other member")
+    return [member for member in members if member.site == wanted]
 
 
 def sync_states(tx: Tx, members: Sequence[Member], heard: Mapping[bytes, Heard], now_ms: int) -> list[SyncStateView]:

@@ -197,6 +197,7 @@ class Status(View, frozen=True, kw_only=True):
     publishing: bool = True
     discovery: str = "off"  # "on", "off", or the reason why it degraded (profile §11)
     notices: list[NoticeView] = []
+    warnings: list[str] = []  # what its owner should do about who is in (profile §9)
     lagging: list[LaggingView] = []  # groups that this node is behind in, and why; the largest gaps
     lagging_more: int = 0  # beyond those
 

@@ -56,11 +56,6 @@ def unverified_by(tx: Tx, signer: bytes) -> list[StoredRecord]:
     return [StoredRecord(*row) for row in rows]
 
 
-def ids_by(tx: Tx, signer: bytes) -> list[bytes]:
-    """The ids of every stored record of one signer."""
-    return [row[0] for row in tx.execute("SELECT record_id FROM meshnode_records WHERE signer = ?", (signer,))]
-
-
 def unverified_count(tx: Tx) -> int:
     """How many records wait for a key, of all signers together."""
     return int(tx.execute("SELECT count(*) FROM meshnode_records WHERE verified = 0").fetchone()[0])
@@ -71,10 +66,11 @@ def unverified_signers(tx: Tx) -> set[bytes]:
     return {row[0] for row in tx.execute("SELECT DISTINCT signer FROM meshnode_records WHERE verified = 0")}
 
 
-def pending_count(tx: Tx, signer: bytes) -> int:
-    """How many verified records of a signer do not count."""
+def kept_count(tx: Tx, signer: bytes, *, counting: bool) -> int:
+    """How many verified records of a signer are stored: those that do not count, or all of them."""
     row = tx.execute(
-        "SELECT count(*) FROM meshnode_records WHERE signer = ? AND verified = 1 AND counts = 0", (signer,)
+        "SELECT count(*) FROM meshnode_records WHERE signer = ? AND verified = 1 AND (counts = 0 OR ?)",
+        (signer, counting),
     ).fetchone()
     return int(row[0])
 

@@ -19,6 +19,7 @@ from meshnode.control.server import ControlServer
 from meshnode.errors import (
     BusyError,
     CloseCode,
+    MembershipError,
     MeshError,
     NotFoundError,
     RegistrationError,
@@ -108,6 +109,12 @@ async def test_all_operations_pass_through(home: Home, node: MemoryNode) -> None
     assert [each.cursor for each in await client.sync_state()] == [5]
     assert [each.counter for each in await client.frontier(PEER.name)] == [9]
     assert [each.table for each in (await client.request_sync(table="s.t")).asked] == ["s.t"]
+    assert await client.members() == await node.members()
+    assert (await client.vouch("nas", name="n")).name == "n"
+    assert (await client.set_role("nas", "reader", recovery="/k")).by == "/k"
+    assert (await client.retire("nas", at_ms=5)).cutoff == (5, 0)
+    assert (await client.leave(timeout_s=3)).untold == ("nas",)
+    assert node.waits == [3]
     await client.set_online(False)
     assert not node.online
 
@@ -119,6 +126,7 @@ async def test_all_operations_pass_through(home: Home, node: MemoryNode) -> None
         UsageError("wrong"),
         RegistrationError("column x"),
         BusyError("held"),
+        MembershipError("retired"),
         TransportError("lost", CloseCode.RETIRED),
         MeshError("plain"),
     ],

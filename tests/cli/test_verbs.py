@@ -14,6 +14,7 @@ from support.memory_node import PEER, SITE, MemoryNode
 
 from meshnode.cli import main
 from meshnode.control.server import ControlServer
+from meshnode.errors import MembershipError
 from meshnode.node.config import Config
 from meshnode.node.home import Home
 from meshnode.node.lock import try_lock
@@ -215,6 +216,48 @@ async def test_status_peers_digest_invite(home: Home, node: MemoryNode) -> None:
     invite = await meshnode("invite", "--output", "json", home=home.path)
     assert invite.json["invite"] == "meshnode-invite:abc"
     assert (await meshnode("invite", home=home.path)).out == "meshnode-invite:abc\n"
+
+
+async def test_who_is_in(home: Home, node: MemoryNode) -> None:
+    shown = await meshnode("members", home=home.path)
+    assert shown.code == 0
+    assert "\x1b" not in shown.out
+    lines = [line.split() for line in shown.out.splitlines()]
+    assert lines[0] == ["site", "name", "role", "by", "last", "seen", "address", "version"]
+    assert lines[1][:4] == [SITE[:8], "bench", "authority", "1"]
+    assert "2027-01-15 08:00Z" in shown.out
+    as_json = await meshnode("members", "--output", "json", home=home.path)
+    assert [(each["own"], each["seniority"]) for each in as_json.json] == [(True, 1), (False, None)]
+    one_a_line = await meshnode("members", "--output", "jsonl", home=home.path)
+    assert [json.loads(line)["by_site"] for line in one_a_line.out.splitlines()] == ["00" * 16, SITE]
+
+
+async def test_vouch_role_retire_leave(home: Home, node: MemoryNode, tmp_path: Path) -> None:
+    vouched = await meshnode("vouch", "nas", "--name", "n", "--output", "json", home=home.path)
+    assert (vouched.json["kind"], vouched.json["name"]) == ("vouch", "n")
+    assert "is a member" in (await meshnode("vouch", "nas", home=home.path)).out
+    given = await meshnode("role", "nas", "reader", "--recovery", "k", "--output", "json", home=home.path)
+    assert (given.json["role"], given.json["by"]) == ("reader", str(Path.cwd() / "k")), "a node may run elsewhere"
+    assert "a reader from now on" in (await meshnode("role", "nas", "reader", home=home.path)).out
+    complains(await meshnode("role", "nas", "owner", home=home.path), 2, "invalid choice")
+    retired = await meshnode("retire", PEER.short, "--at", "2026-11-30", "--yes", "--output", "json", home=home.path)
+    assert (retired.json["name"], retired.json["cutoff"]) == (PEER.site, [1_795_996_800_000, 0])
+    said = await meshnode("retire", PEER.site, "--yes", home=home.path)
+    assert "is retired" in said.out
+    assert "phone (00000000)" in said.out
+    complains(await meshnode("retire", PEER.site, home=home.path), 2, "--yes")
+    complains(await meshnode("retire", "nobody", "--yes", home=home.path), 1, "meshnode members")
+    complains(await meshnode("retire", PEER.site, "--at", "soon", "--yes", home=home.path), 2, "is no time")
+    complains(await meshnode("leave", home=home.path), 2, "--yes")
+    left = await meshnode("leave", "--yes", home=home.path)
+    assert "has left the mesh" in left.out
+    assert "Not told yet: nas" in left.out
+    assert (await meshnode("leave", "--yes", "--output", "json", home=home.path)).json["untold"] == ["nas"]
+
+
+async def test_a_device_that_may_not_is_no_fault_of_the_command_line(home: Home, node: MemoryNode) -> None:
+    node.failure = MembershipError("this device was retired")
+    complains(await meshnode("status", home=home.path), 1, "was retired")
 
 
 async def test_wait_names_who_is_behind(home: Home, node: MemoryNode) -> None:

@@ -33,12 +33,15 @@ def commands(block: str) -> Iterator[tuple[list[str], str]]:
         yield shlex.split(line), shown
 
 
-async def run_block(block: str, home: Path, running: list[asyncio.subprocess.Process], invite: str = "") -> str:
-    """Run a block's commands as written; `&` starts one that goes on. Returns what the last one printed."""
+async def run_block(block: str, home: Path, running: list[asyncio.subprocess.Process], **said: str) -> str:
+    """Run a block's commands as written, but for words in capitals; `&` starts one that goes on.
+
+    Returns what the last one printed.
+    """
     result = Result(0, "", "")
     for words, shown in commands(block):
         assert words[0] == "meshnode"
-        arguments = [invite if word == "INVITE" else word for word in words[1:]]
+        arguments = [said.get(word, word) for word in words[1:]]
         if arguments[-1] == "&":
             process = await start(*arguments[:-1], home=home)
             running.append(process)
@@ -52,13 +55,15 @@ async def run_block(block: str, home: Path, running: list[asyncio.subprocess.Pro
     return result.out
 
 
-async def test_the_quick_start_runs_as_written(tmp_path: Path) -> None:
-    first, second = (block for block in blocks("console") if "meshnode" in block)
+async def test_the_quick_start_and_the_end_of_a_device_run_as_written(tmp_path: Path) -> None:
+    first, second, theft = (block for block in blocks("console") if "meshnode" in block)
     running: list[asyncio.subprocess.Process] = []
     try:
         invite = (await run_block(first, tmp_path / "a", running)).strip()
         assert invite.startswith("meshnode-invite:")
-        await run_block(second, tmp_path / "b", running, invite)
+        await run_block(second, tmp_path / "b", running, INVITE=invite)
+        members = await run_block(theft, tmp_path / "b", running, FILE=str(tmp_path / "a" / "recovery.key"))
+        assert "retired by the recovery key" in members
     finally:
         for process in running:
             if process.returncode is None:

@@ -212,6 +212,23 @@ def test_what_does_not_count_is_bounded_per_signer(make: Callable[[], Device], m
     assert device.add(role(FIRST, SECOND, 3), noise[2]) == RecordsOutcome(added=2, changed=True)
 
 
+def test_who_ends_itself_again_and_again_is_bounded(
+    make: Callable[[], Device], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PENDING_RECORDS_PER_SIGNER", 3)
+    device = make()
+    device.add(*founding(FIRST), vouch(FIRST, SECOND, 2), vouch(FIRST, THIRD, 2))
+    ends = [retirement(SECOND, SECOND, issued, cutoff=20 - issued) for issued in range(5, 11)]
+    assert device.add(*ends[:2], vouch(SECOND, FOURTH, 4)) == RecordsOutcome(added=3, changed=True)
+    assert device.add(*ends[2:]) == RecordsOutcome(rejected=(0, 1, 2, 3))
+    assert device.context.membership.retired(SECOND.site) == Hlc(14, 0)
+    assert len(stored(device)) == 7
+    # In one batch alike: the walk that stands is that over what was kept.
+    more = [retirement(THIRD, THIRD, issued, cutoff=20 - issued) for issued in range(5, 11)]
+    assert device.add(*more) == RecordsOutcome(added=3, rejected=(3, 4, 5), changed=True)
+    assert device.run(lambda tx: load_membership(tx, FOUNDER.public_key)) == device.context.membership
+
+
 def test_skew_is_rejected_but_not_for_own_records(make: Callable[[], Device], time: TestTime) -> None:
     device = make()
     device.add(*founding(FIRST))

@@ -7,8 +7,12 @@ import stat
 from pathlib import Path
 
 import pytest
+from support.command import meshnode
+from support.nodes import loopback
 
-from meshnode.errors import StoreError, UsageError
+from meshnode import Node, join
+from meshnode.errors import PairingError, StoreError, UsageError
+from meshnode.model.site import site_text
 from meshnode.node.founding import found
 from meshnode.node.home import Home
 from meshnode.node.noticelog import EVERY_S, NoticeLog
@@ -43,6 +47,28 @@ async def test_a_home_that_was_begun_is_made_again_with_the_same_key(tmp_path: P
     assert again.founded
     assert again.site_key() == before
     assert not (tmp_path / ".site.key.4711").exists()
+
+
+async def test_where_joining_was_begun_no_mesh_is_founded_by_the_way(tmp_path: Path) -> None:
+    async with Node(tmp_path / "a", config=loopback(name="a")) as a:
+        invite = (await a.invite()).invite
+        port = (await a.status()).port or 0
+    for folder in ("b", "c"):
+        with pytest.raises(PairingError, match="cannot be reached"):
+            await join(tmp_path / folder, invite, timeout_s=0.5)
+    with pytest.raises(UsageError, match="go on with `meshnode join INVITE`"):
+        async with Node(tmp_path / "b", config=loopback()):
+            pass
+    refused = await meshnode("up", "--no-discovery", home=tmp_path / "b")
+    assert (refused.code, "joining a mesh was begun" in refused.err) == (2, True), refused
+    assert not (tmp_path / "b" / "recovery.key").exists()
+    key = Home(tmp_path / "b").site_key()
+    async with Node(tmp_path / "a", config=loopback(port=port)) as a:
+        assert (await join(tmp_path / "b", invite)).site == site_text(key.site)
+        async with Node(tmp_path / "b", config=loopback(port)) as b:
+            assert {each.site for each in await b.members()} == {each.site for each in await a.members()}
+    said = await meshnode("init", "--name", "c", "--output", "json", home=tmp_path / "c")  # whoever says so
+    assert (said.code, said.json["name"]) == (0, "c"), said
 
 
 async def test_in_a_database_of_the_application_only_the_nodes_tables_are_made_again(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from meshnode.errors import NotFoundError, UsageError
-from meshnode.node.api import ROWS_PER_PAGE
+from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.views import (
     AskedView,
     BehindView,
@@ -201,6 +202,37 @@ class MemoryNode:
 
     async def resume(self) -> IdentityView:
         return IdentityView(site=SITE, short=SITE[:8], name="bench", publishing=True, asked=2)
+
+    async def members(self) -> list[MemberView]:
+        own = MemberView(
+            site=SITE, short=SITE[:8], name="bench", role="authority", own=True, seniority=1,
+            by="the recovery key", by_site="00" * 16, since_ms=1_800_000_000_000,
+        )  # fmt: skip
+        nas = MemberView(
+            site=PEER.site, short=PEER.short, name="nas\x1b[0m", role="member", by="bench", by_site=SITE,
+            since_ms=2**63, last_seen_ms=1_800_000_000_000, address="192.0.2.1:4747", software="meshnode/1",
+        )  # fmt: skip
+        return [own, nas]
+
+    async def vouch(self, subject: str, *, name: str = "", recovery: str | None = None) -> RecordView:
+        return self._record("vouch", name or subject, recovery)
+
+    async def set_role(self, subject: str, role: str, *, recovery: str | None = None) -> RecordView:
+        return msgspec.structs.replace(self._record("role", subject, recovery), role=role)
+
+    async def retire(self, subject: str, *, at_ms: int | None = None, recovery: str | None = None) -> RecordView:
+        view = self._record("retirement", subject, recovery)
+        return msgspec.structs.replace(view, cutoff=(at_ms or 1_800_000_000_000, 0), lost=("phone (00000000)",))
+
+    async def leave(self, *, timeout_s: float = LEAVE_S) -> LeaveView:
+        self.waits.append(timeout_s)
+        return LeaveView(site=SITE, short=SITE[:8], name="bench", cutoff=(1_800_000_000_000, 0), untold=("nas",))
+
+    def _record(self, kind: str, name: str, recovery: str | None) -> RecordView:
+        return RecordView(
+            record="00" * 32, kind=kind, site=PEER.site, short=PEER.short, name=name, by=recovery or "bench",
+            by_site=SITE, issued=(1_800_000_000_000, 0),
+        )  # fmt: skip
 
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
         self.waits.append(timeout_s)

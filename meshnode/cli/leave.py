@@ -1,0 +1,45 @@
+"""Retire this very device: its rows stay on it and can be read, nothing can be written, and its key is of no more use.
+
+A running node first lets the members that it is linked to have what was written here, then waits until they know.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from meshnode.cli import connect
+from meshnode.cli.asking import add_yes, require_yes
+from meshnode.cli.output import print_one, printable
+from meshnode.node.memberviews import LeaveView
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    add_yes(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Leave."""
+    require_yes(options, connect.run(_question(options)))
+    view = connect.run(_leave(options))
+    if options.output in ("json", "jsonl"):
+        print_one(view, options.output)
+        return 0
+    print(f"This device, {printable(view.name)!r} ({view.short}), has left the mesh; its rows can still be read.")
+    if view.untold:
+        print(f"Not told yet: {printable(', '.join(view.untold))}. Let `meshnode up` run until one of them is linked.")
+    return 0
+
+
+async def _question(options: argparse.Namespace) -> str:
+    async with connect.reading(options) as operations:
+        views = await operations.members()
+    standing = [view for view in views if view.seniority is not None]
+    alone = all(view.own for view in standing) and any(not view.own and not view.retired for view in views)
+    last = " It is the only one that can let others in: then only the recovery key can." if alone and standing else ""
+    return f"Leave the mesh for good, as this device? It can come back only as a new one.{last}"
+
+
+async def _leave(options: argparse.Namespace) -> LeaveView:
+    async with connect.writing(options, "leave") as operations:
+        return await operations.leave()

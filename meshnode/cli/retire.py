@@ -1,0 +1,62 @@
+"""End a device for good: one that was lost, stolen or given away.
+
+Its links close, what it wrote after the cutoff is dropped on every node and taken back where it was applied, what it
+wrote before stays. It cannot come back with its key; it can as a new device, by an invite. Whoever holds it may date
+what it writes before the cutoff: `--at` names a time from which it was in other hands. --recovery names the file of the
+recovery key, which stands above every device. SITE is a site id, long or short, or a name.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from meshnode.cli import connect
+from meshnode.cli.asking import add_recovery, add_yes, member_called, recovery_path, require_yes
+from meshnode.cli.evict import time_ms
+from meshnode.cli.output import print_one, printable
+from meshnode.node.memberviews import MemberView, RecordView
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("site", metavar="SITE")
+    parser.add_argument(
+        "--at",
+        metavar="TIME",
+        help="2026-11-30, 2026-11-30T17:00 (UTC unless it names an offset), or milliseconds since 1970 (default: now)",
+    )
+    add_recovery(parser)
+    add_yes(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Retire it."""
+    at_ms = None if options.at is None else time_ms(options.at)
+    member = connect.run(_member(options))
+    own = " It is this very device: `meshnode leave` waits until the others have what it wrote." if member.own else ""
+    require_yes(
+        options,
+        f"Retire {printable(member.name)!r} ({member.short}) from {options.at or 'now'} on? What it writes after that "
+        f"is dropped everywhere, and this cannot be undone.{own}",
+    )
+    view = connect.run(_retire(options, member, at_ms))
+    if options.output in ("json", "jsonl"):
+        print_one(view, options.output)
+        return 0
+    print(f"{printable(view.name)!r} ({view.short}) is retired, by {printable(view.by)}.")
+    if view.lost:
+        print(
+            f"No members any more, since it alone had let them in: {printable(', '.join(view.lost))}. "
+            "`meshnode vouch SITE` lets one in again."
+        )
+    return 0
+
+
+async def _member(options: argparse.Namespace) -> MemberView:
+    async with connect.reading(options) as operations:
+        return member_called(await operations.members(), options.site)
+
+
+async def _retire(options: argparse.Namespace, member: MemberView, at_ms: int | None) -> RecordView:
+    async with connect.writing(options, "retire") as operations:
+        return await operations.retire(member.site, at_ms=at_ms, recovery=recovery_path(options))

@@ -1,0 +1,39 @@
+"""Say what a member may do from now on: an `authority` lets others in and retires them, a `reader` writes nothing.
+
+A device that signs this is a senior authority itself, or --recovery names the file of the recovery key, which stands
+above all of them. SITE is a site id, long or short, or a name; `meshnode members` lists them.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from meshnode.cli import connect
+from meshnode.cli.asking import add_recovery, recovery_path
+from meshnode.cli.output import print_one, printable
+from meshnode.node.memberviews import RecordView
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("site", metavar="SITE")
+    parser.add_argument("role", choices=("authority", "member", "reader"), metavar="authority|member|reader")
+    add_recovery(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Give it the role."""
+    view = connect.run(_role(options))
+    if options.output in ("json", "jsonl"):
+        print_one(view, options.output)
+    else:
+        print(f"{printable(view.name)!r} ({view.short}) is {_ARTICLE[view.role]} from now on, by {printable(view.by)}.")
+    return 0
+
+
+_ARTICLE = {"authority": "an authority", "member": "a member", "reader": "a reader"}
+
+
+async def _role(options: argparse.Namespace) -> RecordView:
+    async with connect.writing(options, "role") as operations:
+        return await operations.set_role(options.site, options.role, recovery=recovery_path(options))

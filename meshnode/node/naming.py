@@ -1,0 +1,44 @@
+"""Which site a person means: by its id, long or short, or by the name that people call it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from meshnode.errors import NotFoundError, UsageError
+from meshnode.model.member import Member
+from meshnode.model.site import short_text, site_text
+from meshnode.store import peers
+from meshnode.store.database import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A site that may be meant."""
+
+    site: bytes
+    name: str
+    current: bool = True  # False for a retired one: of several with one name it is not the one that is meant
+
+
+def site_called(named: str, known: Iterable[Known], whose: str = "member") -> bytes:
+    """The one site of that id or name; NotFoundError where there is none, UsageError where several are called so."""
+    sites = list(known)
+    found = [each for each in sites if named.lower() in (site_text(each.site), short_text(each.site))]
+    found = found or [each for each in sites if each.name == named]
+    found = [each for each in found if each.current] or found
+    if not found:
+        raise NotFoundError(f"no {whose} is called {named!r}, nor is it a site id: `meshnode members` lists them")
+    if len(found) > 1:
+        ids = ", ".join(site_text(each.site) for each in found)
+        raise UsageError(f"several members are called {named!r}: name one by its site id, {ids}")
+    return found[0].site
+
+
+def known_of(tx: Tx, members: Iterable[Member]) -> list[Known]:
+    """Members under what they last called themselves, or else what they were vouched for as."""
+    heard = peers.all_heard(tx)
+    return [
+        Known(each.site, heard[each.site].name if each.site in heard else each.name, current=each.cutoff is None)
+        for each in members
+    ]

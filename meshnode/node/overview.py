@@ -1,0 +1,52 @@
+"""How one node is, read from its store: what `status` shows of it whether it runs or not."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Final
+
+from meshnode.engine import identity
+from meshnode.model.site import mesh_tag, short_text, site_text
+from meshnode.node import reading
+from meshnode.node.groups import GROUPS_SHOWN
+from meshnode.node.home import Home
+from meshnode.node.members import warnings_of
+from meshnode.node.peering import Mesh, lagging_now, peer_views
+from meshnode.node.views import Status
+from meshnode.store import invites, meta, queries
+
+SOFTWARE: Final = f"meshnode/{version('meshnode')}"
+
+
+def status_of(mesh: Mesh, home: Home, incarnation: bytes | None) -> Status:
+    """`incarnation` is that beside the key, None where it cannot be read (profile §8)."""
+    tx, site, member = mesh.tx, mesh.own, mesh.membership.by_site.get(mesh.own)
+    lagging = lagging_now(mesh)
+    tables = reading.table_views(tx)
+    events, waiting = queries.event_counts(tx)
+    return Status(
+        running=False,
+        site=site_text(site),
+        short=short_text(site),
+        name=home.config.name or (member.name if member else ""),
+        mesh_tag=mesh_tag(meta.read_bytes(tx, meta.MESH_ID)).hex(),
+        home=str(home.path),
+        database=str(home.database_path),
+        peers=peer_views(mesh),
+        role=member.role if member else "none",
+        retired=member is not None and member.cutoff is not None,
+        software=SOFTWARE,
+        hlc=meta.read_clock(tx)[:],
+        tables=len(tables),
+        rows=sum(view.rows for view in tables),
+        events=events,
+        held=waiting,
+        waiting=queries.held_tables(tx) if waiting else {},
+        unusable={view.table: view.unusable for view in tables if view.unusable},
+        open_invites=invites.open_count(tx, mesh.now_ms),
+        publishing=identity.may_publish(tx, incarnation),
+        notices=reading.notice_views(tx),
+        warnings=warnings_of(home, mesh.membership, site),
+        lagging=lagging[:GROUPS_SHOWN],
+        lagging_more=max(len(lagging) - GROUPS_SHOWN, 0),
+    )
