@@ -58,7 +58,9 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
         "compact": _answer(asked.SomeTable, lambda a: operations.compact(a.table)),
         "forget": _answer(asked.Forget, lambda a: operations.forget(a.table, a.key, undo=a.undo)),
         "changes": api.changes,
-        "invite": _answer(asked.Invite, lambda a: operations.invite(a.ttl_ms)),
+        "invite": _answer(asked.Invite, lambda a: operations.invite(a.ttl_ms, confirm=a.confirm)),
+        "invited": _answer(asked.Invited, api.invited),
+        "decide": _answer(asked.Decide, lambda a: operations.decide(a.named, approve=a.approve)),
         "sync-state": _answer(asked.SomePeer, lambda a: operations.sync_state(a.peer)),
         "frontier": _answer(asked.SomePeer, lambda a: operations.frontier(a.peer)),
         "request-sync": _answer(asked.RequestSync, lambda a: operations.request_sync(a.peer, table=a.table)),
@@ -103,6 +105,10 @@ class _Api:
     async def wait(self, arguments: asked.Wait) -> Any:
         timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)
         return await self._operations.wait(timeout_s=timeout_s, live_only=arguments.live_only)
+
+    async def invited(self, arguments: asked.Invited) -> Any:
+        timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)
+        return await self._operations.invited(arguments.id, seen=arguments.seen, timeout_s=timeout_s)
 
     async def changes(self, request: Request) -> Response:
         """A line of JSON per change, until the client or the node goes away."""

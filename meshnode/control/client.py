@@ -17,6 +17,7 @@ from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
 from meshnode.node.views import (
+    CandidateView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -24,6 +25,7 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
+    InvitedView,
     InviteView,
     PeerView,
     PolicyView,
@@ -150,8 +152,21 @@ class ControlClient:
         finally:
             await exchange.close()
 
-    async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
-        return await self._call("invite", asked.Invite(ttl_ms=ttl_ms), InviteView)
+    async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
+        return await self._call("invite", asked.Invite(ttl_ms=ttl_ms, confirm=confirm), InviteView)
+
+    async def invited(self, invite_id: str, *, seen: str = "open", timeout_s: float = 0.0) -> InvitedView:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        while True:
+            slice_s = min(max(0.0, end - loop.time()), asked.WAIT_SLICE_S)
+            arguments = asked.Invited(id=invite_id, seen=seen, timeout_s=slice_s)
+            view = await self._call("invited", arguments, InvitedView)
+            if view.state != seen or loop.time() >= end:
+                return view
+
+    async def decide(self, named: str, *, approve: bool) -> CandidateView:
+        return await self._call("decide", asked.Decide(named=named, approve=approve), CandidateView)
 
     async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:
         return await self._call("sync-state", asked.SomePeer(peer=peer), list[SyncStateView])

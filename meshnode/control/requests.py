@@ -116,6 +116,22 @@ class Invite(Arguments, frozen=True, kw_only=True):
     """`invite`."""
 
     ttl_ms: int
+    confirm: bool = False
+
+
+class Invited(Arguments, frozen=True, kw_only=True):
+    """`invited`."""
+
+    id: str
+    seen: str = "open"
+    timeout_s: float = 0.0
+
+
+class Decide(Arguments, frozen=True, kw_only=True):
+    """`decide`."""
+
+    named: str
+    approve: bool
 
 
 class Wait(Arguments, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS
 from meshnode.node.views import (
+    CandidateView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -18,6 +19,7 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
+    InvitedView,
     InviteView,
     PeerView,
     PolicyView,
@@ -135,8 +137,19 @@ class Operations(Protocol):
         """Changes beyond `since` as they happen, without gap; with None, those from now on. Ends with the node."""
         ...
 
-    async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
-        """Open an invite (profile §10)."""
+    async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
+        """Open an invite (profile §10); with `confirm` nobody becomes a member by it before `decide` said yes."""
+        ...
+
+    async def invited(self, invite_id: str, *, seen: str = "open", timeout_s: float = 0.0) -> InvitedView:
+        """What became of the invite of this id, as soon as its state is not `seen`, or after `timeout_s` seconds."""
+        ...
+
+    async def decide(self, named: str, *, approve: bool) -> CandidateView:
+        """Let in the device of this site id, short id or name that holds an invite and asks; no ends the invite.
+
+        Raises NotFoundError where nobody like that asks, UsageError where several of that name do.
+        """
         ...
 
     async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:

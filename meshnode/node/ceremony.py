@@ -8,9 +8,16 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from meshnode.codec.framing import FrameReader, frame
-from meshnode.engine.invites import Admission
-from meshnode.errors import CloseCode, MeshError, PairingError, ProtocolError
-from meshnode.limits import FRAME_BYTES, HANDSHAKE_S, HELLO_BYTES, PAIRING_S, UNKNOWN_INVITES_PER_MINUTE
+from meshnode.engine.invites import Admission, Waiting
+from meshnode.errors import CloseCode, MeshError, PairingError, ProtocolError, UnansweredError
+from meshnode.limits import (
+    CONFIRM_HOLD_S,
+    FRAME_BYTES,
+    HANDSHAKE_S,
+    HELLO_BYTES,
+    PAIRING_S,
+    UNKNOWN_INVITES_PER_MINUTE,
+)
 from meshnode.model.invite import Invite
 from meshnode.model.pairing import NONCE_BYTES, Ends, Proof
 from meshnode.model.site import SiteKey
@@ -18,6 +25,11 @@ from meshnode.net.endpoint_ports import Ending
 from meshnode.node.pairing import REFUSED, Claimed, Inviter, Joined, Joiner, Named
 
 _REFUSAL = "pairing refused"  # one reason for every refusal with code 2: they look alike from outside
+WAITING = "waiting for confirmation"  # the other reason with code 2, for who proved to hold the invite (profile §13)
+ASKED_S = 2.0  # seconds without an answer after which a joiner tells that a person may be asked
+# How a link ends that can be made again at once.
+_LOST = frozenset({None, CloseCode.DUPLICATE, CloseCode.LIMIT, CloseCode.SHUTTING_DOWN})
+_LOOK_S = 1.0  # seconds between two looks whether a person has decided
 _MINUTE_MS = 60_000
 _FRAMES = 4  # frames taken from the other side; the ceremony has two each way
 
@@ -46,8 +58,11 @@ class Desk(Protocol):
     async def refusal(self, invite_id: bytes, public_key: bytes) -> CloseCode | None:
         """Why a joiner may not try this invite, or None (`engine.invites.refusal`)."""
 
-    async def settle(self, invite_id: bytes, proof: Proof, name: str) -> Admission | CloseCode:
+    async def settle(self, invite_id: bytes, proof: Proof, name: str) -> Admission | Waiting | CloseCode:
         """Check, consume and vouch at once (`engine.invites.settle`)."""
+
+    async def decided(self, invite_id: bytes, seconds: float) -> bool:
+        """Whether `settle` would say more than that a person is asked; waits for that at most so long."""
 
 
 class UnknownInvites:
@@ -136,9 +151,11 @@ async def _invite(
     admitted: bytes | None = None
     code, reason = CloseCode.NOT_AUTHENTICATED, _REFUSAL
     try:
-        async with asyncio.timeout(HANDSHAKE_S):
-            refused = await _admit(frames, Inviter(ends, nonce), desk, ends, name, unknown)
-            if refused is None:
+        async with asyncio.timeout(HANDSHAKE_S) as deadline:
+            refused = await _admit(frames, Inviter(ends, nonce), desk, ends, name, unknown, deadline)
+            if isinstance(refused, Waiting):
+                reason = WAITING
+            elif refused is None:
                 admitted = ends.joiner_public_key
                 code, reason = CloseCode.DONE, ""
                 await frames.next()  # the joiner closes; a further frame or silence is the end too
@@ -157,8 +174,14 @@ async def _invite(
 
 
 async def _admit(
-    frames: _Frames, inviter: Inviter, desk: Desk, ends: Ends, name: str, unknown: UnknownInvites
-) -> CloseCode | None:
+    frames: _Frames,
+    inviter: Inviter,
+    desk: Desk,
+    ends: Ends,
+    name: str,
+    unknown: UnknownInvites,
+    deadline: asyncio.Timeout,
+) -> CloseCode | Waiting | None:
     named = inviter.receive_untrusted(await frames.next())
     assert isinstance(named, Named)
     refused = await desk.refusal(named.invite_id, ends.joiner_public_key)
@@ -170,10 +193,30 @@ async def _admit(
     claimed = inviter.receive_untrusted(await frames.next())
     assert isinstance(claimed, Claimed)
     answer = await desk.settle(claimed.invite_id, claimed.proof, claimed.name)
-    if isinstance(answer, CloseCode):
+    if isinstance(answer, Waiting):
+        until = asyncio.get_running_loop().time() + CONFIRM_HOLD_S
+        deadline.reschedule(until + HANDSHAKE_S)
+        if await _decided(frames, desk, claimed.invite_id, until):
+            answer = await desk.settle(claimed.invite_id, claimed.proof, claimed.name)
+    if not isinstance(answer, Admission):
         return answer
     frames.send(inviter.paired(answer.mac, answer.records, name))
     return None
+
+
+async def _decided(frames: _Frames, desk: Desk, invite_id: bytes, until: float) -> bool:
+    """Whether a person decided before `until`; the joiner, who has nothing to say meanwhile, may give up first."""
+    clock = asyncio.get_running_loop().time
+    said, decided = asyncio.ensure_future(frames.next()), False
+    try:
+        while not decided and not said.done() and clock() < until:
+            decided = await desk.decided(invite_id, min(_LOOK_S, until - clock()))
+        if said.done():
+            said.result()  # raises where the link ended
+            raise ProtocolError("a pairing frame that is not due")
+        return decided
+    finally:
+        said.cancel()
 
 
 async def join_over(
@@ -185,10 +228,16 @@ async def join_over(
     name: str,
     random_bytes: Callable[[int], bytes],
     now_ms: Callable[[], int],
+    on_asked: Callable[[], None] = lambda: None,
 ) -> Joined:
-    """Run the joiner's side; PairingError says what to do where it fails. The link is closed when this ends."""
+    """Run the joiner's side; PairingError says what to do where it fails. The link is closed when this ends.
+
+    UnansweredError where nothing was decided: the link was lost, or the inviter's owner is asked, of which `on_asked`
+    tells while it goes on.
+    """
     frames = _Frames(link, FRAME_BYTES)
     code, reason = CloseCode.NOT_AUTHENTICATED, "pairing given up"
+    asked: asyncio.TimerHandle | None = None
     try:
         async with asyncio.timeout(PAIRING_S):
             if link.site != invite.site:
@@ -201,18 +250,25 @@ async def join_over(
                     code, reason = CloseCode.DONE, ""
                     return step
                 frames.send(step)
+                asked = asyncio.get_running_loop().call_later(ASKED_S, on_asked)
     except ProtocolError as error:
         code, reason = error.code, str(error)
         raise PairingError(f"the inviter broke the pairing protocol: {error}") from error
     except _LinkClosedError as error:
-        raise PairingError(_why_refused(error)) from error
+        raise _unfinished(error, on_asked) from error
     except TimeoutError as error:
-        raise PairingError("the inviter did not answer in time: try again") from error
+        raise UnansweredError("the inviter did not answer in time: try again", asked=False) from error
     finally:
+        if asked is not None:
+            asked.cancel()
         link.close(code, reason)
 
 
-def _why_refused(error: _LinkClosedError) -> str:
+def _unfinished(error: _LinkClosedError, on_asked: Callable[[], None]) -> PairingError:
+    if error.code is CloseCode.NOT_AUTHENTICATED and str(error) == WAITING:
+        on_asked()
+        return UnansweredError("nobody has confirmed at the inviter yet: the same invite goes on", asked=True)
     if error.code is not None and error.code in REFUSED:
-        return REFUSED[error.code]
-    return f"the link to the inviter was lost before it answered ({error}): try again, the invite is still good"
+        return PairingError(REFUSED[error.code])
+    lost = f"the link to the inviter was lost before it answered ({error}): try again, the invite is still good"
+    return UnansweredError(lost, asked=False) if error.code in _LOST else PairingError(lost)

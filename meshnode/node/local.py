@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from meshnode.engine import identity, retention
 from meshnode.engine.engine import Engine
 from meshnode.engine.forget import forget, unforget
-from meshnode.engine.invites import create_invite
 from meshnode.engine.membership import load_membership
 from meshnode.engine.policy import PolicyChange, classify, take_policy
 from meshnode.engine.registry import TableSpec
@@ -24,8 +23,9 @@ from meshnode.model.event import Event
 from meshnode.model.member import Member
 from meshnode.model.membership import Membership
 from meshnode.model.site import mesh_tag, short_text, site_text
-from meshnode.node import following, keeping, reading, syncing
+from meshnode.node import admitting, following, keeping, reading, syncing
 from meshnode.node.api import ROWS_PER_PAGE
+from meshnode.node.bell import Bell
 from meshnode.node.checking import check_report
 from meshnode.node.config import Config, policy_of
 from meshnode.node.explaining import explanation
@@ -37,6 +37,7 @@ from meshnode.node.peering import Heard, Mesh, lagging_now, peer_views, read_mes
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.transaction import Transaction
 from meshnode.node.views import (
+    CandidateView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -44,6 +45,7 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
+    InvitedView,
     InviteView,
     PeerView,
     PolicyView,
@@ -69,6 +71,7 @@ from meshnode.store.database import Tx
 T = TypeVar("T")
 
 CHANGE_PAGE = 256  # changes, or rows, read at a time for one subscriber
+INVITED_LOOK_S = 1.0  # seconds between two looks at an invite that nothing rang for: it may have expired
 POLL_S = 0.2  # between two looks at a database that another process writes
 SOFTWARE = f"meshnode/{version('meshnode')}"
 
@@ -289,16 +292,29 @@ class LocalNode:
             site=status.site, short=status.short, name=status.name, publishing=status.publishing, asked=asked
         )
 
-    async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
+    async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
         """Open an invite (profile §10)."""
         addresses = self._invite_addresses()
+        return await self._write(lambda engine: admitting.open_invite(engine, addresses, ttl_ms, confirm=confirm))
 
-        def create(engine: Engine) -> InviteView:
-            with engine.context.transaction() as tx:
-                invite = create_invite(engine.context, tx, addrs=addresses, ttl_ms=ttl_ms)
-            return InviteView(invite=invite.text(), expires_ms=invite.expires_ms, addresses=list(invite.addrs))
+    async def invited(self, invite_id: str, *, seen: str = admitting.OPEN, timeout_s: float = 0.0) -> InvitedView:
+        """What became of an invite, as soon as that is not `seen`."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        while True:
+            rung = self.storage.changed.listen()
+            view = await self.storage.read(lambda tx: admitting.invited(tx, self._membership(tx), invite_id, wall_ms()))
+            left = end - loop.time()
+            if view.state != seen or left <= 0 or self._ended():
+                return view
+            await Bell.wait(rung, min(left, INVITED_LOOK_S))
 
-        return await self._write(create)
+    async def decide(self, named: str, *, approve: bool) -> CandidateView:
+        """Say yes or no to one that holds an invite and asks."""
+        who = await self._write(lambda engine: admitting.decide(engine, named, approve=approve))
+        if approve:
+            await self._let_in()
+        return who
 
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
         """What is open now: without a running node nothing moves, so there is nothing to wait for."""
@@ -346,6 +362,9 @@ class LocalNode:
 
     async def _wake(self, sites: Sequence[bytes]) -> None:
         """Only a running node has cycles."""
+
+    async def _let_in(self) -> None:
+        """The next start knows the new member; a running node knows it now."""
 
     async def _ask(self) -> None:
         """New requests are stored: a running node sends them now, any other at its next links."""
@@ -400,6 +419,7 @@ class LocalNode:
             waiting=queries.held_tables(tx) if waiting else {},
             unusable={view.table: view.unusable for view in tables if view.unusable},
             open_invites=invites.open_count(tx, wall_ms()),
+            asking=admitting.asking(tx, wall_ms()),
             publishing=identity.may_publish(tx, self._incarnation()),
             notices=reading.notice_views(tx),
             lagging=lagging[:GROUPS_SHOWN],

@@ -168,9 +168,9 @@ class Node(LocalNode):
             discovery=network.discovery_state if network else "off",
         )
 
-    async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
+    async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
         """Open an invite and answer whoever comes with it."""
-        view = await super().invite(ttl_ms)
+        view = await super().invite(ttl_ms, confirm=confirm)
         if self._network is not None:
             self._network.invite_opened(view.expires_ms)
         return view
@@ -265,6 +265,10 @@ class Node(LocalNode):
         self._settings = replace(self._settings, publishing=True)
         if self._network is not None:
             await self._network.resumed()
+
+    async def _let_in(self) -> None:
+        if self._network is not None:
+            await self._network.membership_changed()
 
     async def _ask(self) -> None:
         if self._network is not None:

@@ -194,6 +194,7 @@ class Status(View, frozen=True, kw_only=True):
     waiting: dict[str, int] = {}  # tables that are not here, and how many events wait for each
     unusable: dict[str, str] = {}  # registered tables that take no part as they stand, and why (profile §5)
     open_invites: int = 0
+    asking: list[CandidateView] = []  # who holds an invite and waits until somebody here says yes
     publishing: bool = True
     discovery: str = "off"  # "on", "off", or the reason why it degraded (profile §11)
     notices: list[NoticeView] = []
@@ -347,9 +348,28 @@ class InviteView(View, frozen=True, kw_only=True):
     invite: str
     expires_ms: int
     addresses: list[str] = []
+    id: str = ""  # names it without its secret (`Node.invited`)
+    confirm: bool = False  # a person is asked about whoever comes with it
 
     def __repr__(self) -> str:
-        return f"InviteView(invite=…, expires_ms={self.expires_ms}, addresses={self.addresses})"
+        return f"InviteView(invite=…, expires_ms={self.expires_ms}, addresses={self.addresses}, id={self.id!r})"
+
+
+class CandidateView(View, frozen=True, kw_only=True):
+    """A device that proved to hold an invite; `name` is what it calls itself."""
+
+    site: str
+    short: str
+    name: str
+    since_ms: int = 0
+    expires_ms: int = 0  # until then somebody can say yes
+
+
+class InvitedView(View, frozen=True, kw_only=True):
+    """What became of an invite."""
+
+    state: str  # open, asks, joined, denied, burnt (by wrong proofs), expired
+    who: CandidateView | None = None  # who asks, or joined, or was denied
 
 
 class BehindView(View, frozen=True, kw_only=True):

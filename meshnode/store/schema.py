@@ -9,7 +9,7 @@ from __future__ import annotations
 from meshnode.errors import StoreError
 from meshnode.store.database import Tx
 
-FORMAT = 3
+FORMAT = 4
 
 _FORMAT_1 = """
 CREATE TABLE meshnode_meta (          -- one value per name: mesh, founder, site, HLC, counters
@@ -305,7 +305,16 @@ UPDATE meshnode_backfills SET passed_others = passed;
 ALTER TABLE meshnode_requests ADD COLUMN restored INTEGER NOT NULL DEFAULT 0;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3)
+_FORMAT_4 = """
+-- 1: whoever proves to hold the invite waits until a person has said yes.
+ALTER TABLE meshnode_invites ADD COLUMN confirm INTEGER NOT NULL DEFAULT 0;
+-- Public key of the joiner that proved it first, null while nobody has.
+ALTER TABLE meshnode_invites ADD COLUMN candidate BLOB;
+ALTER TABLE meshnode_invites ADD COLUMN candidate_name TEXT NOT NULL DEFAULT '';
+ALTER TABLE meshnode_invites ADD COLUMN candidate_ms INTEGER NOT NULL DEFAULT 0;
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4)
 
 
 def migrate(tx: Tx) -> None:

@@ -13,6 +13,7 @@ from meshnode.node.api import ROWS_PER_PAGE
 from meshnode.node.views import (
     AskedView,
     BehindView,
+    CandidateView,
     CellView,
     ChangeView,
     CheckReport,
@@ -24,6 +25,7 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
+    InvitedView,
     InviteView,
     PeerView,
     PolicyView,
@@ -61,6 +63,8 @@ class MemoryNode:
         self.settings: dict[str, Any] = {"scope": [], "replicate_raw_ingress": False, "replay_budget_days": 0}
         self.waits: list[float] = []
         self.complete_after = 0
+        self.becomes: list[InvitedView] = []  # what `invited` tells of every invite
+        self.asked_of: list[tuple[str, str]] = []
         self._changes: list[ChangeView] = []
         self._changed = asyncio.Event()
 
@@ -76,6 +80,7 @@ class MemoryNode:
             home="/home/x",
             database="/home/x/meshnode.db",
             peers=await self.peers(),
+            asking=[state.who for state in self.becomes if state.state == "asks" and state.who is not None],
         )
 
     async def peers(self) -> list[PeerView]:
@@ -171,8 +176,20 @@ class MemoryNode:
                     yield change
             await self._changed.wait()
 
-    async def invite(self, ttl_ms: int = 900_000) -> InviteView:
-        return InviteView(invite="meshnode-invite:abc", expires_ms=ttl_ms)
+    async def invite(self, ttl_ms: int = 900_000, *, confirm: bool = False) -> InviteView:
+        return InviteView(invite="meshnode-invite:abc", expires_ms=ttl_ms, id="00" * 8, confirm=confirm)
+
+    async def invited(self, invite_id: str, *, seen: str = "open", timeout_s: float = 0.0) -> InvitedView:
+        self.asked_of.append((invite_id, seen))
+        states = [state for state in self.becomes if state.state != seen]
+        return states[0] if states else InvitedView(state=seen)
+
+    async def decide(self, named: str, *, approve: bool) -> CandidateView:
+        (who,) = [state.who for state in self.becomes if state.who is not None and state.state == "asks"]
+        if named not in (who.site, who.short, who.name):
+            raise NotFoundError(f"nobody called {named!r} waits")
+        self.becomes = [InvitedView(state="joined" if approve else "denied", who=who)]
+        return who
 
     async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:
         self._known(peer)
