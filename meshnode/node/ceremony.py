@@ -207,16 +207,23 @@ async def _admit(
 async def _decided(frames: _Frames, desk: Desk, invite_id: bytes, until: float) -> bool:
     """Whether a person decided before `until`; the joiner, who has nothing to say meanwhile, may give up first."""
     clock = asyncio.get_running_loop().time
-    said, decided = asyncio.ensure_future(frames.next()), False
+    said = asyncio.ensure_future(frames.next())
+    looking: asyncio.Future[bool] | None = None
     try:
-        while not decided and not said.done() and clock() < until:
-            decided = await desk.decided(invite_id, min(_LOOK_S, until - clock()))
-        if said.done():
-            said.result()  # raises where the link ended
-            raise ProtocolError("a pairing frame that is not due")
-        return decided
+        while clock() < until:
+            looking = asyncio.ensure_future(desk.decided(invite_id, min(_LOOK_S, until - clock())))
+            await asyncio.wait({said, looking}, return_when=asyncio.FIRST_COMPLETED)
+            if said.done():
+                said.result()  # raises where the link ended
+                raise ProtocolError("a pairing frame that is not due")
+            if looking.result():
+                return True
+        return False
     finally:
-        said.cancel()
+        under_way = [task for task in (said, looking) if task is not None]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
 
 
 async def join_over(
