@@ -58,9 +58,7 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
         "compact": _answer(asked.SomeTable, lambda a: operations.compact(a.table)),
         "forget": _answer(asked.Forget, lambda a: operations.forget(a.table, a.key, undo=a.undo)),
         "changes": api.changes,
-        "invite": _answer(asked.Invite, lambda a: operations.invite(a.ttl_ms, confirm=a.confirm)),
-        "invited": _answer(asked.Invited, api.invited),
-        "decide": _answer(asked.Decide, lambda a: operations.decide(a.named, approve=a.approve)),
+        **_pairing_posts(operations, api),
         "sync-state": _answer(asked.SomePeer, lambda a: operations.sync_state(a.peer)),
         "frontier": _answer(asked.SomePeer, lambda a: operations.frontier(a.peer)),
         "request-sync": _answer(asked.RequestSync, lambda a: operations.request_sync(a.peer, table=a.table)),
@@ -80,6 +78,15 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
         for name, handler in posts.items()
     ]
     return Starlette(routes=routes, exception_handlers={404: _no_such_route})
+
+
+def _pairing_posts(operations: Operations, api: _Api) -> dict[str, Handler]:
+    """Letting devices in (profile §10)."""
+    return {
+        "invite": _answer(asked.Invite, lambda a: operations.invite(a.ttl_ms, confirm=a.confirm)),
+        "invited": _answer(asked.Invited, api.invited),
+        "decide": _answer(asked.Decide, lambda a: operations.decide(a.named, approve=a.approve)),
+    }
 
 
 class _Api:
