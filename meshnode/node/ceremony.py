@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from meshnode.codec.framing import FrameReader, frame
 from meshnode.engine.invites import Admission, Waiting
 from meshnode.errors import CloseCode, MeshError, PairingError, ProtocolError, UnansweredError
 from meshnode.limits import (
@@ -21,7 +20,7 @@ from meshnode.limits import (
 from meshnode.model.invite import Invite
 from meshnode.model.pairing import NONCE_BYTES, Ends, Proof
 from meshnode.model.site import SiteKey
-from meshnode.net.endpoint_ports import Ending
+from meshnode.node.ceremony_frames import CeremonyFrames, LinkClosedError, PairingLink
 from meshnode.node.pairing import REFUSED, Claimed, Inviter, Joined, Joiner, Named
 
 _REFUSAL = "pairing refused"  # one reason for every refusal with code 2: they look alike from outside
@@ -32,24 +31,6 @@ _LOST = frozenset({None, CloseCode.DUPLICATE, CloseCode.LIMIT, CloseCode.SHUTTIN
 _LOOK_S = 1.0  # seconds between two looks whether a person has decided
 _MINUTE_MS = 60_000
 _FRAMES = 4  # frames taken from the other side; the ceremony has two each way
-
-
-class PairingLink(Protocol):
-    """What the ceremony needs of an authenticated link (`net.link.Link`)."""
-
-    site: bytes
-    public_key: bytes
-    spki: bytes
-    own_spki: bytes
-    ending: Ending | None
-    on_control: Callable[[bytes], None]
-    on_closed: Callable[[CloseCode | None, str, bool], None]
-
-    def send_control(self, data: bytes) -> None:
-        """Write to the one stream of the ceremony."""
-
-    def close(self, code: CloseCode, reason: str) -> None:
-        """End the link with an application close code."""
 
 
 class Desk(Protocol):
@@ -84,51 +65,6 @@ class UnknownInvites:
         return True
 
 
-class _LinkClosedError(Exception):
-    """The other side or the network ended the link."""
-
-    def __init__(self, code: CloseCode | None, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-
-
-class _Frames:
-    """The frames of a link's control stream, awaited one by one."""
-
-    def __init__(self, link: PairingLink, limit: int) -> None:
-        self._reader = FrameReader(limit)
-        self._queue: asyncio.Queue[bytes | Exception] = asyncio.Queue()
-        self._taken = 0
-        self._link = link
-        link.on_closed = self._closed
-        link.on_control = self._received_untrusted
-        if link.ending is not None:
-            self._closed(link.ending.code, link.ending.reason, link.ending.local)
-
-    def send(self, cbor: bytes) -> None:
-        self._link.send_control(frame(cbor))
-
-    async def next(self) -> bytes:
-        item = await self._queue.get()
-        if isinstance(item, Exception):
-            raise item
-        return item
-
-    def _received_untrusted(self, data: bytes) -> None:
-        try:
-            for cbor in self._reader.feed(data):
-                self._taken += 1
-                if self._taken > _FRAMES:
-                    raise ProtocolError("more frames than the ceremony has")
-                self._queue.put_nowait(cbor)
-        except ProtocolError as error:
-            self._link.on_control = lambda _data: None
-            self._queue.put_nowait(error)
-
-    def _closed(self, code: CloseCode | None, reason: str, _local: bool) -> None:
-        self._queue.put_nowait(_LinkClosedError(code, reason))
-
-
 def invite_over(
     link: PairingLink, ends: Ends, desk: Desk, *, name: str, nonce: bytes, unknown: UnknownInvites
 ) -> Coroutine[Any, Any, bytes | None]:
@@ -136,12 +72,12 @@ def invite_over(
 
     Call it while the link is handed over: a joiner's first frame may be there already. The link is closed at the end.
     """
-    return _invite(link, _Frames(link, HELLO_BYTES), ends, desk, name, nonce, unknown)
+    return _invite(link, CeremonyFrames(link, HELLO_BYTES, _FRAMES), ends, desk, name, nonce, unknown)
 
 
 async def _invite(
     link: PairingLink,
-    frames: _Frames,
+    frames: CeremonyFrames,
     ends: Ends,
     desk: Desk,
     name: str,
@@ -166,7 +102,7 @@ async def _invite(
     except MeshError:
         code, reason = CloseCode.INTERNAL, "internal error"
         raise
-    except (_LinkClosedError, TimeoutError):
+    except (LinkClosedError, TimeoutError):
         pass
     finally:
         link.close(code, reason)
@@ -174,7 +110,7 @@ async def _invite(
 
 
 async def _admit(
-    frames: _Frames,
+    frames: CeremonyFrames,
     inviter: Inviter,
     desk: Desk,
     ends: Ends,
@@ -204,7 +140,7 @@ async def _admit(
     return None
 
 
-async def _decided(frames: _Frames, desk: Desk, invite_id: bytes, until: float) -> bool:
+async def _decided(frames: CeremonyFrames, desk: Desk, invite_id: bytes, until: float) -> bool:
     """Whether a person decided before `until`; the joiner, who has nothing to say meanwhile, may give up first."""
     clock = asyncio.get_running_loop().time
     said = asyncio.ensure_future(frames.next())
@@ -242,7 +178,7 @@ async def join_over(
     UnansweredError where nothing was decided: the link was lost, or the inviter's owner is asked, of which `on_asked`
     tells while it goes on.
     """
-    frames = _Frames(link, FRAME_BYTES)
+    frames = CeremonyFrames(link, FRAME_BYTES, _FRAMES)
     code, reason = CloseCode.NOT_AUTHENTICATED, "pairing given up"
     asked: asyncio.TimerHandle | None = None
     try:
@@ -261,7 +197,7 @@ async def join_over(
     except ProtocolError as error:
         code, reason = error.code, str(error)
         raise PairingError(f"the inviter broke the pairing protocol: {error}") from error
-    except _LinkClosedError as error:
+    except LinkClosedError as error:
         raise _unfinished(error, on_asked) from error
     except TimeoutError as error:
         raise UnansweredError("the inviter did not answer in time: try again", asked=False) from error
@@ -271,7 +207,7 @@ async def join_over(
         link.close(code, reason)
 
 
-def _unfinished(error: _LinkClosedError, on_asked: Callable[[], None]) -> PairingError:
+def _unfinished(error: LinkClosedError, on_asked: Callable[[], None]) -> PairingError:
     if error.code is CloseCode.NOT_AUTHENTICATED and str(error) == WAITING:
         on_asked()
         return UnansweredError("nobody has confirmed at the inviter yet: the same invite goes on", asked=True)

@@ -22,7 +22,7 @@ from meshnode.net.mdns import Discovery
 from meshnode.net.sightings import Sighting, attestation_opener
 from meshnode.node.bell import Bell
 from meshnode.node.ceremony import join_over
-from meshnode.node.founding import SEED_BYTES, check_name, settle_joined
+from meshnode.node.founding import SEED_BYTES, Found, check_name, settle_joined
 from meshnode.node.home import Home
 from meshnode.node.lock import lock_alone
 from meshnode.node.pairing import Joined
@@ -73,7 +73,7 @@ async def _join(home: Home, invite: Invite, name: str, timeout_s: float, tell: T
     if key.site == invite.site:
         raise UsageError("this invite was made by this very device")
     joined, address = await pair(invite, key, name, timeout_s, tell)
-    settle_joined(home, key, invite, name, joined.records, address)
+    settle_joined(home, key, Found(invite.mesh_id, invite.founder, invite.site, joined.records, address), name)
     return JoinView(
         site=site_text(key.site),
         short=short_text(key.site),
