@@ -94,6 +94,9 @@ NOTICE_INTERVAL_S = 60.0  # seconds between two notices of one kind about one pe
 NOTICE_SUBJECTS = 256  # peers told apart in the endpoint's notices; further ones share one entry
 
 # --- Pairing and discovery.
+NEARBY_CONFIRM_S = 60.0  # seconds two people have to compare six digits (profile §10)
+NEARBY_TTL_MS = 2 * 60_000  # milliseconds a device waits for nearby ones unless told otherwise
+NEARBY_LONGEST_MS = 15 * 60_000  # the longest that it can be told to
 CONFIRM_HOLD_S = 15.0  # seconds a link is held while a person is asked; then the joiner dials again
 INVITE_TRIES = 5  # wrong proofs that one invite survives
 INVITE_TTL_MS = 15 * 60_000  # milliseconds an invite lives unless told otherwise

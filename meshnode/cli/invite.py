@@ -14,7 +14,7 @@ import sys
 
 from meshnode.cli import connect
 from meshnode.cli.output import json_line, print_one, printable
-from meshnode.cli.questions import ask
+from meshnode.cli.questions import ask_meanwhile
 from meshnode.errors import PairingError, UsageError
 from meshnode.limits import INVITE_TTL_MS
 from meshnode.node.api import Operations
@@ -101,17 +101,25 @@ async def _wait(operations: Operations, view: InviteView, *, as_json: bool) -> i
 
 
 async def _decide(operations: Operations, view: InviteView, who: CandidateView, *, as_json: bool) -> InvitedView:
-    """Put the question; with nobody to answer it here, others may."""
+    """Put the question, until it is answered here or elsewhere; with nobody to answer it here, others may."""
     question = f"{_named(who)} has the invite and wants to join. Let it in?"
-    said = None if as_json else await asyncio.to_thread(ask, question)
-    if said is None:
-        _say(f"{question} Answer with `meshnode invite approve {who.short}`, or `deny`.")
-        return await operations.invited(view.id, seen="")
-    now = await operations.invited(view.id, seen="")
-    if now.state == "asks":  # nobody answered elsewhere, and it lives still
-        await operations.decide(who.site, approve=said)
-        now = await operations.invited(view.id, seen="")
-    return now
+    moved = asyncio.ensure_future(operations.invited(view.id, seen="asks", timeout_s=_WAIT_S))
+    person = asyncio.ensure_future(_nobody() if as_json else ask_meanwhile(question))
+    try:
+        await asyncio.wait({person, moved}, return_when=asyncio.FIRST_COMPLETED)
+        if person.done() and person.result() is None:
+            _say(f"{question} Answer with `meshnode invite approve {who.short}`, or `deny`.")
+        elif not moved.done():
+            await operations.decide(who.site, approve=person.result() or False)
+        return await moved
+    finally:
+        for each in (person, moved):
+            each.cancel()
+        await asyncio.gather(person, moved, return_exceptions=True)
+
+
+async def _nobody() -> bool | None:
+    return None
 
 
 def _named(who: CandidateView) -> str:

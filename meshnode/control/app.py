@@ -86,6 +86,10 @@ def _pairing_posts(operations: Operations, api: _Api) -> dict[str, Handler]:
         "invite": _answer(asked.Invite, lambda a: operations.invite(a.ttl_ms, confirm=a.confirm)),
         "invited": _answer(asked.Invited, api.invited),
         "decide": _answer(asked.Decide, lambda a: operations.decide(a.named, approve=a.approve)),
+        "nearby-open": _answer(asked.NearbyOpen, lambda a: operations.nearby_open(a.ttl_ms)),
+        "nearby": _answer(asked.Nearby, api.nearby),
+        "nearby-answer": _answer(asked.NearbyAnswer, lambda a: operations.nearby_answer(a.code, yes=a.yes)),
+        "nearby-close": _answer(asked.NoArguments, lambda _: operations.nearby_close()),
     }
 
 
@@ -116,6 +120,10 @@ class _Api:
     async def invited(self, arguments: asked.Invited) -> Any:
         timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)
         return await self._operations.invited(arguments.id, seen=arguments.seen, timeout_s=timeout_s)
+
+    async def nearby(self, arguments: asked.Nearby) -> Any:
+        timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)
+        return await self._operations.nearby(seen=arguments.seen, timeout_s=timeout_s)
 
     async def changes(self, request: Request) -> Response:
         """A line of JSON per change, until the client or the node goes away."""

@@ -134,6 +134,26 @@ class Decide(Arguments, frozen=True, kw_only=True):
     approve: bool
 
 
+class NearbyOpen(Arguments, frozen=True, kw_only=True):
+    """`nearby_open`."""
+
+    ttl_ms: int
+
+
+class Nearby(Arguments, frozen=True, kw_only=True):
+    """`nearby`."""
+
+    seen: str = ""
+    timeout_s: float = 0.0
+
+
+class NearbyAnswer(Arguments, frozen=True, kw_only=True):
+    """`nearby_answer`."""
+
+    code: str
+    yes: bool
+
+
 class Wait(Arguments, frozen=True, kw_only=True):
     """`wait`."""
 

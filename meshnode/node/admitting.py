@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from meshnode.engine import candidates
 from meshnode.engine.engine import Engine
-from meshnode.engine.invites import create_invite
+from meshnode.engine.invites import create_invite, may_admit
 from meshnode.errors import UsageError
 from meshnode.limits import INVITE_TRIES
 from meshnode.model.frames import INVITE_ID_BYTES
@@ -31,6 +31,13 @@ def open_invite(engine: Engine, addresses: Sequence[str], ttl_ms: int, *, confir
         id=invite.invite_id.hex(),
         confirm=confirm,
     )
+
+
+def founder_of_mine(engine: Engine) -> bytes:
+    """The founder's public key, for who joins without an invite; UsageError unless this device may let others in."""
+    if not may_admit(engine.context):
+        raise UsageError("this device is no authority of the mesh: let others in on a device that is one")
+    return engine.context.founder
 
 
 def decide(engine: Engine, named: str, *, approve: bool) -> CandidateView:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from meshnode.limits import INVITE_TTL_MS
+from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.views import (
     CandidateView,
     ChangeView,
@@ -21,6 +21,7 @@ from meshnode.node.views import (
     ImportReport,
     InvitedView,
     InviteView,
+    NearbyView,
     PeerView,
     PolicyView,
     Receipt,
@@ -150,6 +151,22 @@ class Operations(Protocol):
 
         Raises NotFoundError where nobody like that asks, UsageError where several of that name do.
         """
+        ...
+
+    async def nearby_open(self, ttl_ms: int = NEARBY_TTL_MS) -> NearbyView:
+        """Let one nearby device pair without an invite, for a short time; UsageError where no node runs."""
+        ...
+
+    async def nearby(self, *, seen: str = "", timeout_s: float = 0.0) -> NearbyView:
+        """How far that is, as soon as its state is not `seen`, or after `timeout_s` seconds."""
+        ...
+
+    async def nearby_answer(self, code: str, *, yes: bool) -> NearbyView:
+        """Whether these digits are on the other screen too; NotFoundError where they are not to be compared now."""
+        ...
+
+    async def nearby_close(self) -> NearbyView:
+        """Let nobody pair without an invite any more."""
         ...
 
     async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:

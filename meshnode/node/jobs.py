@@ -191,6 +191,22 @@ class StoreJobs:
         await Bell.wait(rung, seconds)
         return False
 
+    async def nearby_refusal(self, public_key: bytes) -> CloseCode | None:
+        """Why a nearby site could not be let in whatever people say."""
+        return await self._transact(STRANGERS, lambda context, _tx: invites.cannot_admit(context, public_key))
+
+    async def let_in(self, public_key: bytes, name: str) -> tuple[bytes, ...] | CloseCode:
+        """Vouch for a nearby site; the records that it begins with."""
+
+        def vouch(context: Context, tx: Tx) -> tuple[bytes, ...] | CloseCode:
+            cannot = invites.cannot_admit(context, public_key)
+            if cannot is not None:
+                return cannot
+            invites.admit(context, tx, public_key, name, "nearby")
+            return invites.records_for(context, tx, public_key)
+
+        return await self._transact(STRANGERS, vouch)
+
     # --- how
 
     async def _run(self, lane: bytes | None, job: Callable[[Context], T]) -> T:

@@ -18,14 +18,12 @@ from meshnode.engine.policy import PolicyChange, classify, take_policy
 from meshnode.engine.registry import TableSpec
 from meshnode.engine.write import LocalChange
 from meshnode.errors import IdentityError, NotFoundError, UsageError
-from meshnode.limits import INVITE_TTL_MS
 from meshnode.model.event import Event
 from meshnode.model.member import Member
 from meshnode.model.membership import Membership
 from meshnode.model.site import mesh_tag, short_text, site_text
 from meshnode.node import admitting, following, keeping, reading, syncing
 from meshnode.node.api import ROWS_PER_PAGE
-from meshnode.node.bell import Bell
 from meshnode.node.checking import check_report
 from meshnode.node.config import Config, policy_of
 from meshnode.node.explaining import explanation
@@ -33,11 +31,11 @@ from meshnode.node.groups import GROUPS_SHOWN
 from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_value
+from meshnode.node.letting_in import LettingIn
 from meshnode.node.peering import Heard, Mesh, lagging_now, peer_views, read_mesh, wait_result
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.transaction import Transaction
 from meshnode.node.views import (
-    CandidateView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -45,8 +43,6 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
-    InvitedView,
-    InviteView,
     PeerView,
     PolicyView,
     Receipt,
@@ -71,12 +67,11 @@ from meshnode.store.database import Tx
 T = TypeVar("T")
 
 CHANGE_PAGE = 256  # changes, or rows, read at a time for one subscriber
-INVITED_LOOK_S = 1.0  # seconds between two looks at an invite that nothing rang for: it may have expired
 POLL_S = 0.2  # between two looks at a database that another process writes
 SOFTWARE = f"meshnode/{version('meshnode')}"
 
 
-class LocalNode:
+class LocalNode(LettingIn):
     """Implements `node.api.Operations` over the store alone."""
 
     def __init__(self, home: Home, storage: Storage | None) -> None:
@@ -292,30 +287,6 @@ class LocalNode:
             site=status.site, short=status.short, name=status.name, publishing=status.publishing, asked=asked
         )
 
-    async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
-        """Open an invite (profile §10)."""
-        addresses = self._invite_addresses()
-        return await self._write(lambda engine: admitting.open_invite(engine, addresses, ttl_ms, confirm=confirm))
-
-    async def invited(self, invite_id: str, *, seen: str = admitting.OPEN, timeout_s: float = 0.0) -> InvitedView:
-        """What became of an invite, as soon as that is not `seen`."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + timeout_s
-        while True:
-            rung = self.storage.changed.listen()
-            view = await self.storage.read(lambda tx: admitting.invited(tx, self._membership(tx), invite_id, wall_ms()))
-            left = end - loop.time()
-            if view.state != seen or left <= 0 or self._ended():
-                return view
-            await Bell.wait(rung, min(left, INVITED_LOOK_S))
-
-    async def decide(self, named: str, *, approve: bool) -> CandidateView:
-        """Say yes or no to one that holds an invite and asks."""
-        who = await self._write(lambda engine: admitting.decide(engine, named, approve=approve))
-        if approve:
-            await self._let_in()
-        return who
-
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
         """What is open now: without a running node nothing moves, so there is nothing to wait for."""
         result = wait_result(await self.peers(), live_only=live_only)
@@ -362,9 +333,6 @@ class LocalNode:
 
     async def _wake(self, sites: Sequence[bytes]) -> None:
         """Only a running node has cycles."""
-
-    async def _let_in(self) -> None:
-        """The next start knows the new member; a running node knows it now."""
 
     async def _ask(self) -> None:
         """New requests are stored: a running node sends them now, any other at its next links."""

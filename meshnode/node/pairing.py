@@ -159,7 +159,7 @@ def admitting_untrusted(
         behind_s = (own.vouched_at.physical - now_ms) // 1000
         raise PairingError(
             f"this device's clock is {behind_s} s behind the mesh's, more than the {SKEW_MS // 1000} s that are "
-            "accepted: set it, then join with the same invite again"
+            "accepted: set it, then do the same again"
         )
     return membership
 

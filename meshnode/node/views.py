@@ -372,6 +372,28 @@ class InvitedView(View, frozen=True, kw_only=True):
     who: CandidateView | None = None  # who asks, or joined, or was denied
 
 
+class NearbyView(View, frozen=True, kw_only=True):
+    """Whether this device lets nearby ones pair without a string, and how far that is (profile §10)."""
+
+    state: str  # closed, open, asks (digits are to be compared), agreed (the other person's word is missing), joined
+    until_ms: int = 0  # while open
+    addresses: list[str] = []  # where it can be reached for that, while open
+    announced: str = ""  # `on`, or why it cannot be found by its name
+    code: str = ""  # six digits, to be equal on both screens
+    who: CandidateView | None = None  # who wants to join, or joined
+    reason: str = ""  # why it is closed and nobody joined
+
+
+class NearbyDeviceView(View, frozen=True, kw_only=True):
+    """A device on this network that was opened to nearby ones; nothing of it is proven."""
+
+    name: str
+    site: str
+    short: str
+    mesh_tag: str
+    addresses: list[str]
+
+
 class BehindView(View, frozen=True, kw_only=True):
     """A member that `wait` still waits for, and why."""
 

@@ -27,6 +27,7 @@ from meshnode.node.views import (
     ImportReport,
     InvitedView,
     InviteView,
+    NearbyView,
     PeerView,
     PolicyView,
     Receipt,
@@ -64,6 +65,8 @@ class MemoryNode:
         self.waits: list[float] = []
         self.complete_after = 0
         self.becomes: list[InvitedView] = []  # what `invited` tells of every invite
+        self.near = NearbyView(state="closed")
+        self.guest = CandidateView(site="ab" * 16, short="ab" * 4, name="lap")
         self.asked_of: list[tuple[str, str]] = []
         self._changes: list[ChangeView] = []
         self._changed = asyncio.Event()
@@ -190,6 +193,26 @@ class MemoryNode:
             raise NotFoundError(f"nobody called {named!r} waits")
         self.becomes = [InvitedView(state="joined" if approve else "denied", who=who)]
         return who
+
+    async def nearby_open(self, ttl_ms: int = 120_000) -> NearbyView:
+        self.near = NearbyView(state="open", until_ms=ttl_ms, addresses=["192.0.2.1:4748"], announced="off")
+        return self.near
+
+    async def nearby(self, *, seen: str = "", timeout_s: float = 0.0) -> NearbyView:
+        if self.near.state == seen == "open":
+            self.near = msgspec.structs.replace(self.near, state="asks", code="012345", who=self.guest)
+        return self.near
+
+    async def nearby_answer(self, code: str, *, yes: bool) -> NearbyView:
+        if code != self.near.code:
+            raise NotFoundError("these digits are not to be compared")
+        state, reason = ("joined", "") if yes else ("closed", "declined here")
+        self.near = msgspec.structs.replace(self.near, state=state, reason=reason, code="")
+        return self.near
+
+    async def nearby_close(self) -> NearbyView:
+        self.near = msgspec.structs.replace(self.near, state="closed")
+        return self.near
 
     async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:
         self._known(peer)
