@@ -16,6 +16,7 @@ from meshnode.node.nearby import Agreed, Comparison, Guest, Host, Named, Welcome
 
 # Reasons of a close that the other side tells its person by; whatever else comes is told as a lost link.
 DECLINED, BUSY, TOO_LATE, REFUSED = "declined", "busy", "not confirmed in time", "nearby pairing refused"
+CLOSED = "not open any more"
 _FRAMES = 4  # frames taken from the other side; the ceremony has three each way
 _RETIRED = "it was retired from the mesh and cannot come back with its old key"
 _UNABLE = "this device may not let it in"
@@ -66,13 +67,13 @@ async def _host(
     link: PairingLink, frames: CeremonyFrames, ends: NearbyEnds, desk: NearbyDesk, hosting: Hosting, ask: Ask
 ) -> Visit:
     host, compared = Host(ends, hosting.nonce, hosting.name), False
-    code, reason = CloseCode.NOT_AUTHENTICATED, REFUSED
+    code, reason = CloseCode.NOT_AUTHENTICATED, CLOSED
     try:
         async with asyncio.timeout(HANDSHAKE_S) as deadline:
             assert isinstance(host.receive_untrusted(await frames.next()), Named)
             refused = await desk.nearby_refusal(ends.guest.public_key)
             if refused is not None:
-                code = refused
+                code, reason = refused, REFUSED
                 return Visit(host.guest_name, False, reason=_RETIRED if refused is CloseCode.RETIRED else _UNABLE)
             frames.send(host.opened())
             comparison = host.receive_untrusted(await frames.next())
@@ -86,7 +87,7 @@ async def _host(
             deadline.reschedule(None)  # what is on disk counts, however long that takes
             records = await desk.let_in(ends.guest.public_key, host.guest_name)
             if isinstance(records, CloseCode):
-                code = records
+                code, reason = records, REFUSED
                 return Visit(host.guest_name, True, reason=_UNABLE)
             frames.send(host.welcome(hosting.mesh_id, hosting.founder, records, hosting.port))
             code, reason = CloseCode.DONE, ""
@@ -203,6 +204,7 @@ def _why(error: LinkClosedError) -> str:
         DECLINED: "declined at the other device",
         BUSY: "the other device is pairing with another one just now: try again",
         TOO_LATE: "not confirmed on both devices in time: open the other one again, and pair again",
+        CLOSED: "the other device is not open to pairing any more: open it again, and pair again",
         REFUSED: "the other device may not let this one in: pair with one that may let others in",
     }
     lost = f"the link to the other device was lost ({error}): open it again, and pair again"
