@@ -139,7 +139,7 @@ async def _pair(home: Home, key: SiteKey, name: str, where: str, ask: Ask, timeo
         on_notice=lambda _kind, _site, _text: None,
     )
     try:
-        link = await _reach(endpoint, addresses, expected)
+        link = await _reach(endpoint, addresses, expected, min(DIAL_S, timeout_s))
         host, at = link.site, parse_address(link.remote_address)
         ends = NearbyEnds(End(link.public_key, link.spki), End(key.public_key, link.own_spki))
         nonce = secrets.token_bytes(NONCE_BYTES)
@@ -167,13 +167,13 @@ async def _where(where: str, timeout_s: float) -> tuple[list[Address], bytes | N
     return [Address(host, sighting.nearby) for host in sighting.addresses], sighting.site
 
 
-async def _reach(endpoint: Endpoint, addresses: Sequence[Address], expected: bytes | None) -> Link:
+async def _reach(endpoint: Endpoint, addresses: Sequence[Address], expected: bytes | None, each_s: float) -> Link:
     """The first address that answers, one after the other: the host takes one guest at a time."""
     failures: list[str] = []
     for address in addresses:
         try:
             return await endpoint.dial(
-                address.host, address.port, alpn=ALPN_NEARBY, expect_site=expected, timeout=DIAL_S
+                address.host, address.port, alpn=ALPN_NEARBY, expect_site=expected, timeout=each_s
             )
         except TransportError as error:
             if BUSY in str(error):

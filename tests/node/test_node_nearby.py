@@ -229,11 +229,10 @@ async def dialing(key: SiteKey, mesh: bytes, port: int, alpn: str) -> Link:
 
 
 async def test_doors_are_apart(desk: Node) -> None:
-    """Nothing but `ssp-near/1` and no binding of a mesh at the one; neither that ALPN nor such a binding at the other."""
+    """No other ALPN and no binding of a mesh at the one; neither that ALPN nor such a binding at the other."""
     status, opened = await desk.status(), await desk.nearby_open()
     assert status.port is not None
     near = int(opened.addresses[0].rpartition(":")[2])
-    """No other ALPN and no binding of a mesh at the one; neither that ALPN nor such a binding at the other."""
     assert (await dialing(GUEST, NO_MESH, near, ALPN_NEARBY)).site == bytes.fromhex(status.site)
     mesh = desk.storage.engine.context.mesh_id
     for bound, port, alpn in (
