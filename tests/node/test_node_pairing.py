@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.command import Result, meshnode, start
-from support.nodes import PATIENCE_S, Process, free_port
+from support.nodes import PATIENCE_S, Process, free_port, loopback
 
+from meshnode import MeshError, Node, join
+from meshnode.engine.authority import issue_retirement
+from meshnode.engine.engine import Engine
+from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.node.views import JoinView
 
 
@@ -164,3 +171,83 @@ async def test_json_says_who_joined(desk: Process, tmp_path: Path) -> None:
         out, _ = await process.communicate()
     who = json.loads(out)
     assert (process.returncode, who["site"], who["name"]) == (0, lap.site, "lap")
+
+
+# --- what is told where it cannot be
+
+
+async def complains(home: Path, invite: Invite | str, says: str, *, timeout_s: float = 30.0) -> None:
+    """Joining fails with one line that says so."""
+    text = invite if isinstance(invite, str) else invite.text()
+    with pytest.raises(MeshError) as error:
+        await join(home, text, name=home.name, timeout_s=timeout_s)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+async def test_each_way_that_an_invite_is_of_no_use_is_one_line(tmp_path: Path) -> None:
+    lap, refused = tmp_path / "lap", "the inviter refused: the invite is used, expired or not for this mesh"
+    async with Node(tmp_path / "desk", config=loopback(name="desk")) as desk:
+        text = (await desk.invite()).invite
+        invite = parse_invite_untrusted(text)
+        await complains(lap, replace(invite, secret=bytes(16)), refused)  # none that it knows
+        await complains(lap, replace(invite, mesh_id=bytes(16)), refused)
+        await complains(lap, replace(invite, expires_ms=1), "this invite has expired")
+        await complains(lap, replace(invite, site=bytes(16)), "cannot be reached (tried 127.0.0.1:", timeout_s=0.3)
+        nowhere = replace(invite, addrs=("127.0.0.1:9", "[::1]:9"))
+        await complains(lap, nowhere, "tried 127.0.0.1:9: no answer; [::1]:9: no answer", timeout_s=0.3)
+        await complains(lap, text[:-3] + ("aaa" if text[-3:] != "aaa" else "bbb"), "mistyped or cut short")
+        await join(lap, text, name="lap")  # after all of that the same home joins
+        await complains(lap, text, f"there is a node in {lap} already")
+        await complains(tmp_path / "phone", text, refused)  # used
+        await complains(tmp_path / "desk", text, "there is a node in")
+
+
+async def test_a_retired_device_that_comes_back_with_its_key_is_told(tmp_path: Path) -> None:
+    lap = tmp_path / "lap"
+    async with Node(tmp_path / "desk", config=loopback(name="desk")) as desk:
+        await join(lap, (await desk.invite()).invite)
+        (lap / "unfinished").touch()  # it lost everything but its key
+        site = bytes.fromhex((await desk.peers())[0].site)
+
+        def retire(engine: Engine) -> None:
+            engine.context.transact(lambda tx: issue_retirement(engine.context, tx, site))
+
+        await desk.storage.write(retire)
+        again = (await desk.invite()).invite
+        await complains(lap, again, "was retired from the mesh and cannot come back with its old key")
+        await join(tmp_path / "new", again)  # nothing was used up, and a new key is welcome
+
+
+async def test_a_device_that_was_reinstalled_is_another_one(tmp_path: Path) -> None:
+    """Its home is gone and its key with it: it joins by a new invite, beside what it was (which its owner retires)."""
+    async with Node(tmp_path / "desk", config=loopback(name="desk")) as desk:
+        for _ in range(2):
+            await join(tmp_path / "lap", (await desk.invite()).invite, name="lap")
+            shutil.rmtree(tmp_path / "lap")
+        assert [peer.name for peer in await desk.peers()] == ["lap", "lap"]
+
+
+@pytest.mark.parametrize(("word", "code"), [("y", 0), ("n", 2), ("", 2)])
+async def test_join_shows_whom_it_joins_and_waits_for_yes(tmp_path: Path, word: str, code: int) -> None:
+    """At a terminal; without one, nothing but `--yes` says yes."""
+    async with Node(tmp_path / "desk", config=loopback(name="desk")) as desk:
+        status, invite = await desk.status(), (await desk.invite()).invite
+        ours, theirs = os.openpty()
+        try:
+            process = await start("join", invite, "--name", "lap", home=tmp_path / "lap", stdin=theirs)
+            assert process.stderr is not None
+            async with asyncio.timeout(PATIENCE_S):
+                asked = (await process.stderr.readuntil(b"[y/N] ")).decode()
+                assert asked == f"Join mesh {status.mesh_tag}, invited by site {status.short}? [y/N] "
+                os.write(ours, f"{word}\n".encode())
+                out, err = await process.communicate()
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        assert process.returncode == code
+        assert ("let in by 'desk'" in out.decode()) == (code == 0)
+        assert ("not joined: say yes, or give --yes" in err.decode()) == (code == 2)
+        assert len(await desk.peers()) == (1 if code == 0 else 0)
+        silent = await meshnode("join", invite, home=tmp_path / "other")
+        assert (silent.code, "not joined" in silent.err) == (2, True)
