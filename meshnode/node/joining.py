@@ -90,7 +90,8 @@ async def pair(
 ) -> tuple[Joined, str]:
     """Run the ceremony with this key, again where it was not decided; what the inviter gave, and where it answered."""
     search, undecided = _Search(invite), ""
-    asked = _once(tell, f"waiting for a yes at the other device: this one is {name!r}, site {short_text(key.site)}")
+    who = f"this one is {name!r}, site {short_text(key.site)}"
+    asked = _once(tell, f"waiting for the other device, which may ask its owner: {who}")
     async with _endpoint(EndpointIdentity.create(invite.mesh_id, key, wall_ms())) as endpoint, search.looking():
         try:
             async with asyncio.timeout(timeout_s) as patience:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
@@ -95,10 +95,13 @@ class PairingMode:
     async def close(self, reason: str) -> None:
         """Let nobody in any more; safe to call twice."""
         visit, self._visit = self._visit, None
-        if visit is not None and visit is not asyncio.current_task():
+        if visit is not None:
             visit.cancel()
             await asyncio.gather(visit, return_exceptions=True)
+        agreed = self.view.state == "agreed"
         await self._shut("closed", reason)
+        if agreed:
+            await self._around.joined()  # the vouch may be on disk already, or not: what is there counts
 
     # --- how it goes
 
@@ -116,18 +119,19 @@ class PairingMode:
         )
         ceremony = host_over(link, ends, self._around.desk, hosting, lambda comparison: self._ask(link, comparison))
         self._visit = asyncio.get_running_loop().create_task(self._host(ceremony))
+        self._visit.add_done_callback(lambda _: ceremony.close())  # cancelled before it began, it was never awaited
 
-    async def _host(self, ceremony: Any) -> None:
+    async def _host(self, ceremony: Coroutine[Any, Any, Visit]) -> None:
         try:
-            visit: Visit = await ceremony
+            visit = await ceremony
         except MeshError as error:
             visit = Visit("", True, reason=str(error))
         except Exception:
             logger.exception("a nearby ceremony failed")
             visit = Visit("", True, reason="internal error: the node's log says more")
+        if visit.joined:
+            await self._around.joined()
         if visit.compared:
-            if visit.joined:
-                await self._around.joined()
             await self._shut("joined" if visit.joined else "closed", visit.reason)
         self._visit = None
 

@@ -287,3 +287,21 @@ async def test_a_home_with_a_node_pairs_with_nobody(desk: Node, tmp_path: Path) 
 async def _founded(home: Path) -> None:
     async with Node(home, config=loopback()):
         pass
+
+
+async def test_an_opening_may_be_closed_at_any_moment(desk: Node, tmp_path: Path) -> None:
+    """Also before the guest's ceremony has begun to run, and after both said yes: what is on disk counts."""
+    opened = await desk.nearby_open()
+    guest = pairing(tmp_path / "lap", opened)
+    view = await asked(desk)
+    await desk.nearby_answer(view.code, yes=True)
+    await desk.nearby_close()
+    try:
+        joined = (await guest).site
+    except PairingError:
+        joined = None
+    peers = [peer.site for peer in await desk.peers()]
+    assert joined is None or peers == [joined]
+    assert len(peers) <= 1
+    assert (await desk.nearby()).state in ("closed", "joined")
+    await _pairs(desk, tmp_path / "lap")
