@@ -54,6 +54,14 @@ class PairingError(MeshError):
     """The pairing ceremony ended without membership."""
 
 
+class UnansweredError(PairingError):
+    """The ceremony is not decided: the link was lost, or a person is asked. The same key may try again."""
+
+    def __init__(self, message: str, *, asked: bool) -> None:
+        super().__init__(message)
+        self.asked = asked
+
+
 class CodecError(MeshError):
     """Bytes that are not the deterministic encoding, or a value that has none (profile §2)."""
 

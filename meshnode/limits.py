@@ -86,7 +86,7 @@ HANDSHAKE_BYTES = (
     64 * KIB
 )  # bytes of one connection before it is authenticated; against TLS messages announced as 16 MiB
 INTRODUCE_S = 3.0  # seconds an unknown site has to introduce itself (profile §7)
-PAIRING_S = 30.0  # seconds of one pairing ceremony; no person is waited for in it
+PAIRING_S = 30.0  # seconds of one link in a pairing ceremony; who waits longer for a person dials again
 LINK_WINDOW_BYTES = 2 * MIB  # bytes one peer may have under way to us, gaps included; against memory held for it
 CONTROL_UNACKNOWLEDGED_BYTES = 8 * MIB  # bytes of control frames a peer leaves unread before its link ends
 ANSWERED_ADDRESSES = 1024  # peers whose local address is remembered; the oldest is left to the kernel
@@ -95,6 +95,10 @@ NOTICE_INTERVAL_S = 60.0  # seconds between two notices of one kind about one pe
 NOTICE_SUBJECTS = 256  # peers told apart in the endpoint's notices; further ones share one entry
 
 # --- Pairing and discovery.
+NEARBY_CONFIRM_S = 60.0  # seconds two people have to compare six digits (profile §10)
+NEARBY_TTL_MS = 2 * 60_000  # milliseconds a device waits for nearby ones unless told otherwise
+NEARBY_LONGEST_MS = 15 * 60_000  # the longest that it can be told to
+CONFIRM_HOLD_S = 15.0  # seconds a link is held while a person is asked; then the joiner dials again
 INVITE_TRIES = 5  # wrong proofs that one invite survives
 INVITE_TTL_MS = 15 * 60_000  # milliseconds an invite lives unless told otherwise
 OPEN_INVITES = 64  # unconsumed invites of one node

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 
 from meshnode.cli import connect
-from meshnode.cli.join import check_timeout, invite_text
+from meshnode.cli.join import check_timeout, invite_text, tell
 from meshnode.cli.output import print_one, printable
 from meshnode.node.views import IdentityView
 
@@ -60,4 +60,4 @@ async def _renew(options: argparse.Namespace, invite: str) -> IdentityView:
 
     home = Home.load(connect.home_path(options))
     with await lock_alone(home.lock_path, "identity renew"):
-        return await renew(home, invite, name=options.name, timeout_s=options.timeout)
+        return await renew(home, invite, name=options.name, timeout_s=options.timeout, tell=tell)

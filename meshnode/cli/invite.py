@@ -1,45 +1,133 @@
-"""Let another device in: prints an invite, as text and as a QR code, that works once and for a short time."""
+"""Let another device in: prints an invite, as text and as a QR code, that works once and for a short time.
+
+`--wait` stays until somebody came with it and says who. `--confirm` stays too, and asks before whoever comes with it
+becomes a member; where that was interrupted, `invite approve DEVICE` and `invite deny DEVICE` answer (`status` shows
+who asks). To deny ends the invite.
+"""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import math
 import sys
 
 from meshnode.cli import connect
-from meshnode.errors import UsageError
+from meshnode.cli.output import json_line, print_one, printable
+from meshnode.cli.questions import ask_meanwhile
+from meshnode.errors import PairingError, UsageError
 from meshnode.limits import INVITE_TTL_MS
-from meshnode.node.views import InviteView
+from meshnode.node.api import Operations
+from meshnode.node.views import CandidateView, InvitedView, InviteView
 
 _MINUTES = INVITE_TTL_MS // 60_000
 _LONGEST_MINUTES = 7 * 24 * 60
+_WAIT_S = 3600.0  # seconds of one question what became of the invite; then it is asked again
+
+_ENDS = {
+    "denied": "not let in; the invite is of no use any more",
+    "burnt": "wrong proofs used the invite up, and nobody came in by it: make a new one",
+    "expired": "nobody came in by this invite before it expired: make a new one",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
+    parser.add_argument("action", nargs="?", choices=("approve", "deny"), help="answer for one that asks to be let in")
+    parser.add_argument("device", nargs="?", metavar="DEVICE", help="its short id, site id or name")
     parser.add_argument(
         "--minutes", type=float, default=float(_MINUTES), metavar="N", help=f"how long it lives (default: {_MINUTES})"
     )
     parser.add_argument("--no-qr", action="store_true", help="print the text alone")
+    parser.add_argument("--wait", action="store_true", help="stay until somebody joined by it")
+    parser.add_argument("--confirm", action="store_true", help="stay, and ask before somebody becomes a member by it")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Open one and show it."""
+    """Open one and show it, or answer."""
+    if options.action is not None:
+        return connect.run(_answer(options))
     if not (math.isfinite(options.minutes) and 0 < options.minutes <= _LONGEST_MINUTES):
         raise UsageError(f"--minutes takes a number above 0 and at most {_LONGEST_MINUTES}")
-    view = connect.run(_invite(options))
-    if options.output in ("json", "jsonl"):
-        from meshnode.cli.output import print_one
+    return connect.run(_invite(options))
 
-        print_one(view, options.output)
-        return 0
-    _print(view, options)
+
+async def _answer(options: argparse.Namespace) -> int:
+    if options.device is None:
+        raise UsageError(f"invite {options.action}: which device? `meshnode status` shows who asks")
+    approve = options.action == "approve"
+    async with connect.writing(options, "invite") as operations:
+        who = await operations.decide(options.device, approve=approve)
+    if options.output in ("json", "jsonl"):
+        print_one(who, options.output)
+    else:
+        print(f"{_named(who)} is a member now." if approve else f"{_named(who)}: {_ENDS['denied']}.")
     return 0
 
 
-async def _invite(options: argparse.Namespace) -> InviteView:
+async def _invite(options: argparse.Namespace) -> int:
     async with connect.writing(options, "invite") as operations:
-        return await operations.invite(max(1, int(options.minutes * 60_000)))
+        view = await operations.invite(max(1, int(options.minutes * 60_000)), confirm=options.confirm)
+        as_json = options.output in ("json", "jsonl")
+        if as_json:
+            print(json_line(view), flush=True)
+        else:
+            _print(view, options)
+        if not (options.wait or options.confirm):
+            return 0
+        if not (await operations.status()).running:
+            _say("No node runs here, so nobody can come yet: `meshnode up`, and `meshnode status` shows who came.")
+            return 0
+        return await _wait(operations, view, as_json=as_json)
+
+
+async def _wait(operations: Operations, view: InviteView, *, as_json: bool) -> int:
+    """Until somebody joined by it; asks about whoever comes where that is wanted."""
+    seen = "open"
+    while True:
+        came = await operations.invited(view.id, seen=seen, timeout_s=_WAIT_S)
+        if came.state == "asks" and came.who is not None and seen != "asks":
+            came = await _decide(operations, view, came.who, as_json=as_json)
+        seen = came.state
+        if seen == "joined" and came.who is not None:
+            if as_json:
+                print(json_line(came.who))
+            else:
+                print(f"{_named(came.who)} joined.")
+            return 0
+        if seen in _ENDS:
+            who = "" if came.who is None else f"{_named(came.who)}: "
+            raise PairingError(f"{who}{_ENDS[seen]}")
+
+
+async def _decide(operations: Operations, view: InviteView, who: CandidateView, *, as_json: bool) -> InvitedView:
+    """Put the question, until it is answered here or elsewhere; with nobody to answer it here, others may."""
+    question = f"{_named(who)} has the invite and wants to join. Let it in?"
+    moved = asyncio.ensure_future(operations.invited(view.id, seen="asks", timeout_s=_WAIT_S))
+    person = asyncio.ensure_future(_nobody() if as_json else ask_meanwhile(question))
+    try:
+        await asyncio.wait({person, moved}, return_when=asyncio.FIRST_COMPLETED)
+        if person.done() and person.result() is None:
+            _say(f"{question} Answer with `meshnode invite approve {who.short}`, or `deny`.")
+        elif not moved.done():
+            await operations.decide(who.site, approve=person.result() or False)
+        return await moved
+    finally:
+        for each in (person, moved):
+            each.cancel()
+        await asyncio.gather(person, moved, return_exceptions=True)
+
+
+async def _nobody() -> bool | None:
+    return None
+
+
+def _named(who: CandidateView) -> str:
+    return f"{printable(repr(who.name))} (site {who.short})"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _print(view: InviteView, options: argparse.Namespace) -> None:
@@ -49,10 +137,9 @@ def _print(view: InviteView, options: argparse.Namespace) -> None:
 
         # In capitals, which mean the same, the code takes a third less room.
         segno.make(view.invite.upper(), error="l").terminal(compact=True)
-    print(view.invite)
-    print(
+    print(view.invite, flush=True)
+    _say(
         f"\nOn the other device, within {options.minutes:g} minutes: `meshnode join INVITE`, or `meshnode join -` and "
         "paste it there (that keeps it out of the list of processes).\n"
-        "Who sees it can use it, once. `meshnode up` has to be running here.",
-        file=sys.stderr,
+        "Who sees it can use it, once. `meshnode up` has to be running here."
     )

@@ -12,6 +12,7 @@ import sys
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_one, printable
+from meshnode.cli.questions import ask
 from meshnode.errors import UsageError
 from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.site import mesh_tag, short_text
@@ -41,7 +42,10 @@ def run(options: argparse.Namespace) -> int:
     if options.output in ("json", "jsonl"):
         print_one(joined, options.output)
         return 0
-    print(f"This device ({printable(joined.name)!r}, site {joined.short}) is now a member of mesh {joined.mesh_tag}.")
+    print(
+        f"This device ({printable(joined.name)!r}, site {joined.short}) is now a member of mesh {joined.mesh_tag}, "
+        f"let in by {printable(joined.inviter_name)!r} (site {joined.inviter[:8]})."
+    )
     print("Next: `meshnode up` runs the node.")
     return 0
 
@@ -64,11 +68,17 @@ def invite_text(options: argparse.Namespace) -> tuple[str, bool]:
 async def _join(options: argparse.Namespace, text: str) -> JoinView:
     from meshnode.node.joining import join
 
-    return await join(connect.home_path(options), text, name=options.name, timeout_s=options.timeout)
+    home = connect.home_path(options)
+    return await join(home, text, name=options.name, timeout_s=options.timeout, tell=tell)
+
+
+def tell(text: str) -> None:
+    """What goes on meanwhile, on standard error."""
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def _confirmed(invite: Invite, from_stdin: bool) -> bool:
     if from_stdin or not sys.stdin.isatty():
         return False
-    question = f"Join mesh {mesh_tag(invite.mesh_id).hex()}, invited by site {short_text(invite.site)}? [y/N] "
-    return input(question).strip().lower() in ("y", "yes")
+    question = f"Join mesh {mesh_tag(invite.mesh_id).hex()}, invited by site {short_text(invite.site)}?"
+    return ask(question) or False

@@ -45,6 +45,11 @@ def _print(status: Status) -> None:
         print(f"This node publishes nothing, since another copy of it may run: {HOW_TO_CHOOSE}.")
     for warning in status.warnings:
         print(f"Warning: {printable(warning)}.")
+    for who in status.asking:
+        print(
+            f"{printable(repr(who.name))} (site {who.short}) has an invite and wants to join: "
+            f"`meshnode invite approve {who.short}` lets it in, `deny` does not"
+        )
     if status.peers:
         print()
         print_table(

@@ -31,7 +31,8 @@ Handler = Callable[[Request], Awaitable[Response]]
 def control_app(operations: Operations, *, token: str | None, stopping: asyncio.Event) -> Starlette:
     """The API over some operations. With a token, every request must bear it; streams end when `stopping` is set."""
     api = _Api(operations, stopping)
-    posts = _of_the_node(operations, api) | _of_tables(operations, api) | _of_members(operations)
+    posts = _of_the_node(operations, api) | _of_tables(operations, api)
+    posts |= _of_members(operations) | _of_pairing(operations, api)
     readable = {"ping", "status", "peers", "members", "tables", "policy", "sync-state", "frontier", "changes", "digest"}
     routes = [
         Route(
@@ -90,12 +91,24 @@ def _of_tables(operations: Operations, api: _Api) -> dict[str, Handler]:
 
 def _of_members(operations: Operations) -> dict[str, Handler]:
     return {
-        "invite": _answer(asked.Invite, lambda a: operations.invite(a.ttl_ms)),
         "members": _answer(asked.NoArguments, lambda _: operations.members()),
         "vouch": _answer(asked.Vouch, lambda a: operations.vouch(a.subject, name=a.name, recovery=a.recovery)),
         "set-role": _answer(asked.SetRole, lambda a: operations.set_role(a.subject, a.role, recovery=a.recovery)),
         "retire": _answer(asked.Retire, lambda a: operations.retire(a.subject, at_ms=a.at_ms, recovery=a.recovery)),
         "leave": _answer(asked.Leave, lambda a: operations.leave(timeout_s=min(a.timeout_s, LEAVE_S))),
+    }
+
+
+def _of_pairing(operations: Operations, api: _Api) -> dict[str, Handler]:
+    """Letting devices in (profile §10)."""
+    return {
+        "invite": _answer(asked.Invite, lambda a: operations.invite(a.ttl_ms, confirm=a.confirm)),
+        "invited": _answer(asked.Invited, api.invited),
+        "decide": _answer(asked.Decide, lambda a: operations.decide(a.named, approve=a.approve)),
+        "nearby-open": _answer(asked.NearbyOpen, lambda a: operations.nearby_open(a.ttl_ms)),
+        "nearby": _answer(asked.Nearby, api.nearby),
+        "nearby-answer": _answer(asked.NearbyAnswer, lambda a: operations.nearby_answer(a.code, yes=a.yes)),
+        "nearby-close": _answer(asked.NoArguments, lambda _: operations.nearby_close()),
     }
 
 
@@ -122,6 +135,14 @@ class _Api:
     async def wait(self, arguments: asked.Wait) -> Any:
         timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)
         return await self._operations.wait(timeout_s=timeout_s, live_only=arguments.live_only)
+
+    async def invited(self, arguments: asked.Invited) -> Any:
+        timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)
+        return await self._operations.invited(arguments.id, seen=arguments.seen, timeout_s=timeout_s)
+
+    async def nearby(self, arguments: asked.Nearby) -> Any:
+        timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)
+        return await self._operations.nearby(seen=arguments.seen, timeout_s=timeout_s)
 
     async def changes(self, request: Request) -> Response:
         """A line of JSON per change, until the client or the node goes away."""

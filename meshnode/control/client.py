@@ -11,13 +11,14 @@ from meshnode.control.address import ControlAddress, control_address
 from meshnode.control.failures import error_of
 from meshnode.control.http import LOST, Exchange
 from meshnode.errors import BusyError, TransportError, UsageError
-from meshnode.limits import INVITE_TTL_MS
+from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
 from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.views import (
+    CandidateView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -25,7 +26,9 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
+    InvitedView,
     InviteView,
+    NearbyView,
     PeerView,
     PolicyView,
     Receipt,
@@ -151,8 +154,39 @@ class ControlClient:
         finally:
             await exchange.close()
 
-    async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
-        return await self._call("invite", asked.Invite(ttl_ms=ttl_ms), InviteView)
+    async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
+        return await self._call("invite", asked.Invite(ttl_ms=ttl_ms, confirm=confirm), InviteView)
+
+    async def invited(self, invite_id: str, *, seen: str = "open", timeout_s: float = 0.0) -> InvitedView:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        while True:
+            slice_s = min(max(0.0, end - loop.time()), asked.WAIT_SLICE_S)
+            arguments = asked.Invited(id=invite_id, seen=seen, timeout_s=slice_s)
+            view = await self._call("invited", arguments, InvitedView)
+            if view.state != seen or loop.time() >= end:
+                return view
+
+    async def decide(self, named: str, *, approve: bool) -> CandidateView:
+        return await self._call("decide", asked.Decide(named=named, approve=approve), CandidateView)
+
+    async def nearby_open(self, ttl_ms: int = NEARBY_TTL_MS) -> NearbyView:
+        return await self._call("nearby-open", asked.NearbyOpen(ttl_ms=ttl_ms), NearbyView)
+
+    async def nearby(self, *, seen: str = "", timeout_s: float = 0.0) -> NearbyView:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        while True:
+            slice_s = min(max(0.0, end - loop.time()), asked.WAIT_SLICE_S)
+            view = await self._call("nearby", asked.Nearby(seen=seen, timeout_s=slice_s), NearbyView)
+            if view.state != seen or loop.time() >= end:
+                return view
+
+    async def nearby_answer(self, code: str, *, yes: bool) -> NearbyView:
+        return await self._call("nearby-answer", asked.NearbyAnswer(code=code, yes=yes), NearbyView)
+
+    async def nearby_close(self) -> NearbyView:
+        return await self._call("nearby-close", asked.NoArguments(), NearbyView)
 
     async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:
         return await self._call("sync-state", asked.SomePeer(peer=peer), list[SyncStateView])

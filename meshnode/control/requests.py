@@ -116,6 +116,42 @@ class Invite(Arguments, frozen=True, kw_only=True):
     """`invite`."""
 
     ttl_ms: int
+    confirm: bool = False
+
+
+class Invited(Arguments, frozen=True, kw_only=True):
+    """`invited`."""
+
+    id: str
+    seen: str = "open"
+    timeout_s: float = 0.0
+
+
+class Decide(Arguments, frozen=True, kw_only=True):
+    """`decide`."""
+
+    named: str
+    approve: bool
+
+
+class NearbyOpen(Arguments, frozen=True, kw_only=True):
+    """`nearby_open`."""
+
+    ttl_ms: int
+
+
+class Nearby(Arguments, frozen=True, kw_only=True):
+    """`nearby`."""
+
+    seen: str = ""
+    timeout_s: float = 0.0
+
+
+class NearbyAnswer(Arguments, frozen=True, kw_only=True):
+    """`nearby_answer`."""
+
+    code: str
+    yes: bool
 
 
 class Wait(Arguments, frozen=True, kw_only=True):

@@ -64,6 +64,7 @@ class Context:
         self._load_membership = load_membership
         self._stale = True
         self._membership_saved = False
+        self._kept_membership: Membership | None = None  # the one that is on disk
         self._restartable = False
         self._schema_changed = True
         self._followed_version = -1  # of the schema that was last looked at in a transaction that committed
@@ -83,12 +84,14 @@ class Context:
                 self._notice_schema_change(tx)
                 yield tx
                 surfaced = self._save(tx)
-            self._membership_saved = True
+            self._membership_saved, self._kept_membership = True, self.membership
             if not self._schema_changed:
                 self._followed_version = self.schema_version
             self.surfaced.extend(surfaced)
         except BaseException:
             self._stale = True
+            if not self._membership_saved and self._kept_membership is not None:
+                self.set_membership(self._kept_membership)  # whoever reads it meanwhile takes nobody for a member
             raise
 
     def transact(self, work: Callable[[Tx], T]) -> T:

@@ -233,9 +233,43 @@ class Paired(Frame, frozen=True, tag="paired"):
     name: str
 
 
+class NearHello(Frame, frozen=True, tag="near-hello"):
+    """Nearby pairing, step 1: guest to host, bound to a nonce (profile §10, §13)."""
+
+    commit: bytes
+    name: str
+
+
+class NearOpen(Frame, frozen=True, tag="near-open"):
+    """Nearby pairing, step 2: host to guest, bound to a nonce."""
+
+    commit: bytes
+    name: str
+
+
+class NearReveal(Frame, frozen=True, tag="near-reveal"):
+    """Nearby pairing, step 3, guest to host, and step 4, host to guest: the nonce."""
+
+    nonce: bytes
+
+
+class NearYes(Frame, frozen=True, tag="near-yes"):
+    """Nearby pairing, step 5: the person at the guest said that the digits are equal."""
+
+
+class NearWelcome(Frame, frozen=True, tag="near-welcome"):
+    """Nearby pairing, step 6: the one at the host said so too; `port` is where the host listens for `ssp/1`."""
+
+    mesh: bytes
+    founder: bytes
+    records: tuple[bytes, ...]
+    port: int
+
+
 ControlFrame: TypeAlias = Introduce | Hello | Ack | Nak | Watermarks | Links | Request | Bye
 EventFrame: TypeAlias = Open | Batch | Live | Offer | Records | Answered
 PairingFrame: TypeAlias = PairHello | PairOpen | Pair | Paired
+NearbyFrame: TypeAlias = NearHello | NearOpen | NearReveal | NearYes | NearWelcome
 
 
 def tag_of(frame: Frame | type[Frame]) -> str:

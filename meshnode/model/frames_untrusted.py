@@ -31,7 +31,7 @@ from meshnode.limits import (
     OFFER_EVENTS,
 )
 from meshnode.model import frame_fields_untrusted as fields
-from meshnode.model import frames
+from meshnode.model import frames, nearby
 from meshnode.model.deflate import inflate_untrusted
 from meshnode.model.frame_fields_untrusted import Read
 from meshnode.model.offered import offered_untrusted
@@ -205,6 +205,22 @@ _PAIRING: Final[Mapping[str, Read]] = {
         },
     ),
 }
+_COMMITTED: Final[Mapping[str, Read]] = {"commit": fields.byte_string(DIGEST_BYTES), "name": _LABEL}
+_NEARBY: Final[Mapping[str, Read]] = {
+    "near-hello": fields.struct(frames.NearHello, _COMMITTED),
+    "near-open": fields.struct(frames.NearOpen, _COMMITTED),
+    "near-reveal": fields.struct(frames.NearReveal, {"nonce": fields.byte_string(nearby.NONCE_BYTES)}),
+    "near-yes": fields.struct(frames.NearYes, {}),
+    "near-welcome": fields.struct(
+        frames.NearWelcome,
+        {
+            "mesh": fields.byte_string(len(nearby.NO_MESH)),
+            "founder": fields.byte_string(PUBLIC_KEY_BYTES),
+            "records": lambda value: tuple(fields.byte_strings(value)),
+            "port": fields.unsigned(1, 65535),
+        },
+    ),
+}
 _BYTES_OF: Final[Mapping[str, int]] = {"hello": HELLO_BYTES, "introduce": INTRODUCE_BYTES}
 
 
@@ -289,4 +305,11 @@ def decode_pairing_untrusted(data: bytes) -> frames.PairingFrame:
     """One frame of a pairing stream."""
     tag, value = _open(data, _PAIRING, EVENT_FRAME_ITEMS)
     frame: frames.PairingFrame = _read(tag, value, _PAIRING)
+    return frame
+
+
+def decode_nearby_untrusted(data: bytes) -> frames.NearbyFrame:
+    """One frame of a nearby pairing stream."""
+    tag, value = _open(data, _NEARBY, EVENT_FRAME_ITEMS)
+    frame: frames.NearbyFrame = _read(tag, value, _NEARBY)
     return frame

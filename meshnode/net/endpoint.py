@@ -18,7 +18,15 @@ from cryptography import x509
 
 from meshnode.errors import CloseCode, TransportError
 from meshnode.net.aioquic_private import MutualConnection, configuration
-from meshnode.net.endpoint_config import ALPN_PAIRING, ALPN_SYNC, Admission, Admit, EndpointConfig, OnNotice
+from meshnode.net.endpoint_config import (
+    ALPN_NEARBY,
+    ALPN_PAIRING,
+    ALPN_SYNC,
+    Admission,
+    Admit,
+    EndpointConfig,
+    OnNotice,
+)
 from meshnode.net.endpoint_connection import Connection
 from meshnode.net.endpoint_door import CONNECTION_ID_BYTES, Door
 from meshnode.net.endpoint_notices import NoticeBoard
@@ -29,7 +37,16 @@ from meshnode.net.endpoint_source import Address
 from meshnode.net.identity import EndpointIdentity
 from meshnode.net.link import Link
 
-__all__ = ["ALPN_PAIRING", "ALPN_SYNC", "Admission", "Endpoint", "EndpointConfig", "EndpointIdentity", "Link"]
+__all__ = [
+    "ALPN_NEARBY",
+    "ALPN_PAIRING",
+    "ALPN_SYNC",
+    "Admission",
+    "Endpoint",
+    "EndpointConfig",
+    "EndpointIdentity",
+    "Link",
+]
 
 _LONG_HEADER = 0x80
 
@@ -61,9 +78,8 @@ class Endpoint:
         self._notices = NoticeBoard(on_notice, self._loop.time, config.notice_interval_s)
         self._door = Door(self.send, self._loop.time, config.retry_from)
         self.reception = Reception(identity, config, self._notices, admit=admit, on_link=on_link)
-        alpns = [ALPN_SYNC, ALPN_PAIRING]
         self._server_configurations = {
-            far: self._configuration(alpns, far=far, is_client=False) for far in (False, True)
+            far: self._configuration(list(self._config.alpns), far=far, is_client=False) for far in (False, True)
         }
 
     @classmethod

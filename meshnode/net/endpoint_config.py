@@ -10,13 +10,15 @@ from meshnode import limits
 
 ALPN_SYNC = "ssp/1"
 ALPN_PAIRING = "ssp-pair/1"
+ALPN_NEARBY = "ssp-near/1"  # only where an endpoint was made for it (profile §10)
+CEREMONIES = frozenset({ALPN_PAIRING, ALPN_NEARBY})
 
 
 class Admission(Enum):
     """What the node says of a site that proved who it is."""
 
     MEMBER = "member"  # in the keyring with that key and not retired
-    UNKNOWN = "unknown"  # may introduce itself (ssp/1), may go through the ceremony (ssp-pair/1)
+    UNKNOWN = "unknown"  # may introduce itself (ssp/1), may go through a ceremony (ssp-pair/1, ssp-near/1)
     RETIRED = "retired"
     REFUSED = "refused"  # no invite is open (ssp-pair/1), or its key is not the one in the keyring
 
@@ -31,6 +33,7 @@ OnNotice = Callable[[str, bytes | None, str], None]
 class EndpointConfig:
     """Bounds and times of one endpoint; the defaults are the profile's."""
 
+    alpns: tuple[str, ...] = (ALPN_SYNC, ALPN_PAIRING)  # what others may dial it for
     live_links: int = limits.LIVE_CONNECTIONS
     yields: bool = (
         False  # when full, a link gives way to a nearer neighbour's (net/neighbours.py), and that is no notice

@@ -15,7 +15,7 @@ from cryptography import x509
 
 from meshnode.errors import CloseCode, TransportError
 from meshnode.model.site import short_text
-from meshnode.net.endpoint_config import ALPN_PAIRING, Admission, Admit, EndpointConfig
+from meshnode.net.endpoint_config import CEREMONIES, Admission, Admit, EndpointConfig
 from meshnode.net.endpoint_connection import Connection
 from meshnode.net.endpoint_links import LinkRegistry
 from meshnode.net.endpoint_notices import NoticeBoard
@@ -107,7 +107,7 @@ class Reception:
             self._refuse_self(connection, peer)
         else:
             admission = self._judge(peer.site, peer.public_key, alpn, connection.opened_by_us)
-            if admission is Admission.RETIRED and (alpn == ALPN_PAIRING or connection.opened_by_us):
+            if admission is Admission.RETIRED and (alpn in CEREMONIES or connection.opened_by_us):
                 self._refuse(connection, peer, CloseCode.RETIRED, _RETIRED)
             elif admission is Admission.REFUSED:
                 self._refuse(connection, peer, CloseCode.NOT_AUTHENTICATED, "refused")
@@ -157,7 +157,7 @@ class Reception:
 
     def _judge(self, site: bytes, public_key: bytes, alpn: str, opened_by_us: bool) -> Admission:
         """A joiner has no keyring to ask; its invite names the site, and the ceremony proves the rest (profile §10)."""
-        if alpn == ALPN_PAIRING and opened_by_us:
+        if alpn in CEREMONIES and opened_by_us:
             return Admission.UNKNOWN
         try:
             return self._admit(site, public_key, alpn)
@@ -171,7 +171,7 @@ class Reception:
             proven.peer,
             own_spki=self._identity.spki,
             alpn=proven.alpn,
-            admitted=proven.alpn != ALPN_PAIRING and proven.admission is Admission.MEMBER,
+            admitted=proven.alpn not in CEREMONIES and proven.admission is Admission.MEMBER,
             on_admitted=self._admitted,
             on_boot=self.links.boot_known,
         )
@@ -179,7 +179,7 @@ class Reception:
         connection.use(link)
         if link.admitted:
             self._admitted(link)
-        elif link.alpn == ALPN_PAIRING:
+        elif link.alpn in CEREMONIES:
             connection.close_after(self._config.pairing_s, CloseCode.NOT_AUTHENTICATED, "the ceremony took too long")
             self._hand_over(link)
         elif proven.admission is Admission.RETIRED:  # the node tells it why before it closes

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from meshnode.errors import CloseCode, ProtocolError, TransportError
 from meshnode.limits import HELLO_BYTES, INTRODUCE_BYTES
 from meshnode.model.frames_untrusted import boot_in_untrusted
-from meshnode.net.endpoint_config import ALPN_PAIRING
+from meshnode.net.endpoint_config import CEREMONIES
 from meshnode.net.endpoint_ports import Ending
 from meshnode.net.endpoint_socket import address_text
 from meshnode.net.identity import AuthenticatedPeer
@@ -220,7 +220,7 @@ class Link:
         self._held = None
 
     def _within_bounds(self, control: bytes, events: bytes) -> bool:
-        if self.alpn == ALPN_PAIRING:
+        if self.alpn in CEREMONIES:
             if events:
                 self.close(CloseCode.PROTOCOL_ERROR, "pairing has one stream")
             return not events

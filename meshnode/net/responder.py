@@ -30,6 +30,7 @@ class Service:
     tag: bytes
     port: int
     attestation: bytes
+    nearby: int = 0  # the port where it is open to nearby devices, while a person opened it (profile §10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ class Responder:
             b"site": service.site.hex().encode("ascii"),
             b"att": service.attestation,
         }
+        if service.nearby:
+            properties |= {b"near": str(service.nearby).encode("ascii"), b"name": service.name.encode()}
         if any(len(key) + 1 + len(value) > TXT_STRING_BYTES for key, value in properties.items()):
             raise UsageError(f"an attestation of {len(service.attestation)} bytes does not fit into a TXT record")
         return AsyncServiceInfo(

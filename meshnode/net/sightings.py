@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from meshnode.errors import EnvelopeError, MalformedError, UnknownSignerError
-from meshnode.limits import ADDRESSES_PER_SITE, ANNOUNCEMENTS_PER_SITE, RECORD_BYTES, SEEN_SITES
+from meshnode.limits import ADDRESSES_PER_SITE, ANNOUNCEMENTS_PER_SITE, LABEL_BYTES, RECORD_BYTES, SEEN_SITES
 from meshnode.model.record import ENDPOINT, EndpointAttestation, open_record_untrusted
 
 
@@ -46,6 +46,8 @@ class Announcement:
     port: int
     addresses: tuple[str, ...]
     attestation: bytes
+    nearby: int = 0
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Sighting:
     attestation: bytes
     verified: bool
     boot: bytes  # empty where nothing is verified
+    nearby: int = 0  # the port where it says it is open to nearby devices, which nothing proves; 0 where it is not
+    name: str = ""  # what it calls itself then
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,15 @@ def parse_txt_untrusted(
         raise MalformedError("the announcement has no attestation")
     if port is None or not 0 < port < 65536:
         raise MalformedError("the announcement has no port")
-    return Announcement(instance, site, tag, port, tuple(addresses), attestation)
+    return Announcement(instance, site, tag, port, tuple(addresses), attestation, *_nearby(properties))
+
+
+def _nearby(properties: Mapping[bytes, bytes | None]) -> tuple[int, str]:
+    """The port for nearby devices and the name; what is not of that shape counts as not there."""
+    near, name = properties.get(b"near") or b"", properties.get(b"name") or b""
+    if not (near.isdigit() and len(near) <= 5 and 0 < int(near) < 65536) or len(name) > LABEL_BYTES:
+        return 0, ""
+    return int(near), name.decode("utf-8", "replace")
 
 
 def _hex(value: bytes | None, size: int, name: str) -> bytes:
@@ -227,4 +239,14 @@ class SightingBook:
         for turn in range(max(len(one.addresses) for one in same)):
             found.update((one.addresses[turn], None) for one in same if turn < len(one.addresses))
         addresses = tuple(found)[:ADDRESSES_PER_SITE]
-        return Sighting(site, claim.tag, claim.port, addresses, claim.attestation, bool(top.boot), top.boot)
+        return Sighting(
+            site,
+            claim.tag,
+            claim.port,
+            addresses,
+            claim.attestation,
+            bool(top.boot),
+            top.boot,
+            claim.nearby,
+            claim.name,
+        )

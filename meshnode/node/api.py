@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from meshnode.limits import INVITE_TTL_MS
+from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.views import (
+    CandidateView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -19,7 +20,9 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
+    InvitedView,
     InviteView,
+    NearbyView,
     PeerView,
     PolicyView,
     Receipt,
@@ -137,8 +140,35 @@ class Operations(Protocol):
         """Changes beyond `since` as they happen, without gap; with None, those from now on. Ends with the node."""
         ...
 
-    async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
-        """Open an invite (profile §10)."""
+    async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
+        """Open an invite (profile §10); with `confirm` nobody becomes a member by it before `decide` said yes."""
+        ...
+
+    async def invited(self, invite_id: str, *, seen: str = "open", timeout_s: float = 0.0) -> InvitedView:
+        """What became of the invite of this id, as soon as its state is not `seen`, or after `timeout_s` seconds."""
+        ...
+
+    async def decide(self, named: str, *, approve: bool) -> CandidateView:
+        """Let in the device of this site id, short id or name that holds an invite and asks; no ends the invite.
+
+        Raises NotFoundError where nobody like that asks, UsageError where several of that name do.
+        """
+        ...
+
+    async def nearby_open(self, ttl_ms: int = NEARBY_TTL_MS) -> NearbyView:
+        """Let one nearby device pair without an invite, for a short time; UsageError where no node runs."""
+        ...
+
+    async def nearby(self, *, seen: str = "", timeout_s: float = 0.0) -> NearbyView:
+        """How far that is, as soon as its state is not `seen`, or after `timeout_s` seconds."""
+        ...
+
+    async def nearby_answer(self, code: str, *, yes: bool) -> NearbyView:
+        """Whether these digits are on the other screen too; NotFoundError where they are not to be compared now."""
+        ...
+
+    async def nearby_close(self) -> NearbyView:
+        """Let nobody pair without an invite any more."""
         ...
 
     async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:

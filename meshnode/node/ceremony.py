@@ -7,37 +7,30 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from meshnode.codec.framing import FrameReader, frame
-from meshnode.engine.invites import Admission
-from meshnode.errors import CloseCode, MeshError, PairingError, ProtocolError
-from meshnode.limits import FRAME_BYTES, HANDSHAKE_S, HELLO_BYTES, PAIRING_S, UNKNOWN_INVITES_PER_MINUTE
+from meshnode.engine.invites import Admission, Waiting
+from meshnode.errors import CloseCode, MeshError, PairingError, ProtocolError, UnansweredError
+from meshnode.limits import (
+    CONFIRM_HOLD_S,
+    FRAME_BYTES,
+    HANDSHAKE_S,
+    HELLO_BYTES,
+    PAIRING_S,
+    UNKNOWN_INVITES_PER_MINUTE,
+)
 from meshnode.model.invite import Invite
 from meshnode.model.pairing import NONCE_BYTES, Ends, Proof
 from meshnode.model.site import SiteKey
-from meshnode.net.endpoint_ports import Ending
+from meshnode.node.ceremony_frames import CeremonyFrames, LinkClosedError, PairingLink
 from meshnode.node.pairing import REFUSED, Claimed, Inviter, Joined, Joiner, Named
 
 _REFUSAL = "pairing refused"  # one reason for every refusal with code 2: they look alike from outside
+WAITING = "waiting for confirmation"  # the other reason with code 2, for who proved to hold the invite (profile §13)
+ASKED_S = 2.0  # seconds without an answer after which a joiner tells that a person may be asked
+# How a link ends that can be made again at once.
+_LOST = frozenset({None, CloseCode.DUPLICATE, CloseCode.LIMIT, CloseCode.SHUTTING_DOWN})
+_LOOK_S = 1.0  # seconds between two looks whether a person has decided
 _MINUTE_MS = 60_000
 _FRAMES = 4  # frames taken from the other side; the ceremony has two each way
-
-
-class PairingLink(Protocol):
-    """What the ceremony needs of an authenticated link (`net.link.Link`)."""
-
-    site: bytes
-    public_key: bytes
-    spki: bytes
-    own_spki: bytes
-    ending: Ending | None
-    on_control: Callable[[bytes], None]
-    on_closed: Callable[[CloseCode | None, str, bool], None]
-
-    def send_control(self, data: bytes) -> None:
-        """Write to the one stream of the ceremony."""
-
-    def close(self, code: CloseCode, reason: str) -> None:
-        """End the link with an application close code."""
 
 
 class Desk(Protocol):
@@ -46,8 +39,11 @@ class Desk(Protocol):
     async def refusal(self, invite_id: bytes, public_key: bytes) -> CloseCode | None:
         """Why a joiner may not try this invite, or None (`engine.invites.refusal`)."""
 
-    async def settle(self, invite_id: bytes, proof: Proof, name: str) -> Admission | CloseCode:
+    async def settle(self, invite_id: bytes, proof: Proof, name: str) -> Admission | Waiting | CloseCode:
         """Check, consume and vouch at once (`engine.invites.settle`)."""
+
+    async def decided(self, invite_id: bytes, seconds: float) -> bool:
+        """Whether `settle` would say more than that a person is asked; waits for that at most so long."""
 
 
 class UnknownInvites:
@@ -69,51 +65,6 @@ class UnknownInvites:
         return True
 
 
-class _LinkClosedError(Exception):
-    """The other side or the network ended the link."""
-
-    def __init__(self, code: CloseCode | None, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-
-
-class _Frames:
-    """The frames of a link's control stream, awaited one by one."""
-
-    def __init__(self, link: PairingLink, limit: int) -> None:
-        self._reader = FrameReader(limit)
-        self._queue: asyncio.Queue[bytes | Exception] = asyncio.Queue()
-        self._taken = 0
-        self._link = link
-        link.on_closed = self._closed
-        link.on_control = self._received_untrusted
-        if link.ending is not None:
-            self._closed(link.ending.code, link.ending.reason, link.ending.local)
-
-    def send(self, cbor: bytes) -> None:
-        self._link.send_control(frame(cbor))
-
-    async def next(self) -> bytes:
-        item = await self._queue.get()
-        if isinstance(item, Exception):
-            raise item
-        return item
-
-    def _received_untrusted(self, data: bytes) -> None:
-        try:
-            for cbor in self._reader.feed(data):
-                self._taken += 1
-                if self._taken > _FRAMES:
-                    raise ProtocolError("more frames than the ceremony has")
-                self._queue.put_nowait(cbor)
-        except ProtocolError as error:
-            self._link.on_control = lambda _data: None
-            self._queue.put_nowait(error)
-
-    def _closed(self, code: CloseCode | None, reason: str, _local: bool) -> None:
-        self._queue.put_nowait(_LinkClosedError(code, reason))
-
-
 def invite_over(
     link: PairingLink, ends: Ends, desk: Desk, *, name: str, nonce: bytes, unknown: UnknownInvites
 ) -> Coroutine[Any, Any, bytes | None]:
@@ -121,12 +72,12 @@ def invite_over(
 
     Call it while the link is handed over: a joiner's first frame may be there already. The link is closed at the end.
     """
-    return _invite(link, _Frames(link, HELLO_BYTES), ends, desk, name, nonce, unknown)
+    return _invite(link, CeremonyFrames(link, HELLO_BYTES, _FRAMES), ends, desk, name, nonce, unknown)
 
 
 async def _invite(
     link: PairingLink,
-    frames: _Frames,
+    frames: CeremonyFrames,
     ends: Ends,
     desk: Desk,
     name: str,
@@ -136,9 +87,11 @@ async def _invite(
     admitted: bytes | None = None
     code, reason = CloseCode.NOT_AUTHENTICATED, _REFUSAL
     try:
-        async with asyncio.timeout(HANDSHAKE_S):
-            refused = await _admit(frames, Inviter(ends, nonce), desk, ends, name, unknown)
-            if refused is None:
+        async with asyncio.timeout(HANDSHAKE_S) as deadline:
+            refused = await _admit(frames, Inviter(ends, nonce), desk, ends, name, unknown, deadline)
+            if isinstance(refused, Waiting):
+                reason = WAITING
+            elif refused is None:
                 admitted = ends.joiner_public_key
                 code, reason = CloseCode.DONE, ""
                 await frames.next()  # the joiner closes; a further frame or silence is the end too
@@ -149,7 +102,7 @@ async def _invite(
     except MeshError:
         code, reason = CloseCode.INTERNAL, "internal error"
         raise
-    except (_LinkClosedError, TimeoutError):
+    except (LinkClosedError, TimeoutError):
         pass
     finally:
         link.close(code, reason)
@@ -157,8 +110,14 @@ async def _invite(
 
 
 async def _admit(
-    frames: _Frames, inviter: Inviter, desk: Desk, ends: Ends, name: str, unknown: UnknownInvites
-) -> CloseCode | None:
+    frames: CeremonyFrames,
+    inviter: Inviter,
+    desk: Desk,
+    ends: Ends,
+    name: str,
+    unknown: UnknownInvites,
+    deadline: asyncio.Timeout,
+) -> CloseCode | Waiting | None:
     named = inviter.receive_untrusted(await frames.next())
     assert isinstance(named, Named)
     refused = await desk.refusal(named.invite_id, ends.joiner_public_key)
@@ -170,10 +129,37 @@ async def _admit(
     claimed = inviter.receive_untrusted(await frames.next())
     assert isinstance(claimed, Claimed)
     answer = await desk.settle(claimed.invite_id, claimed.proof, claimed.name)
-    if isinstance(answer, CloseCode):
+    if isinstance(answer, Waiting):
+        until = asyncio.get_running_loop().time() + CONFIRM_HOLD_S
+        deadline.reschedule(until + HANDSHAKE_S)
+        if await _decided(frames, desk, claimed.invite_id, until):
+            answer = await desk.settle(claimed.invite_id, claimed.proof, claimed.name)
+    if not isinstance(answer, Admission):
         return answer
     frames.send(inviter.paired(answer.mac, answer.records, name))
     return None
+
+
+async def _decided(frames: CeremonyFrames, desk: Desk, invite_id: bytes, until: float) -> bool:
+    """Whether a person decided before `until`; the joiner, who has nothing to say meanwhile, may give up first."""
+    clock = asyncio.get_running_loop().time
+    said = asyncio.ensure_future(frames.next())
+    looking: asyncio.Future[bool] | None = None
+    try:
+        while clock() < until:
+            looking = asyncio.ensure_future(desk.decided(invite_id, min(_LOOK_S, until - clock())))
+            await asyncio.wait({said, looking}, return_when=asyncio.FIRST_COMPLETED)
+            if said.done():
+                said.result()  # raises where the link ended
+                raise ProtocolError("a pairing frame that is not due")
+            if looking.result():
+                return True
+        return False
+    finally:
+        under_way = [task for task in (said, looking) if task is not None]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
 
 
 async def join_over(
@@ -185,10 +171,16 @@ async def join_over(
     name: str,
     random_bytes: Callable[[int], bytes],
     now_ms: Callable[[], int],
+    on_asked: Callable[[], None] = lambda: None,
 ) -> Joined:
-    """Run the joiner's side; PairingError says what to do where it fails. The link is closed when this ends."""
-    frames = _Frames(link, FRAME_BYTES)
+    """Run the joiner's side; PairingError says what to do where it fails. The link is closed when this ends.
+
+    UnansweredError where nothing was decided: the link was lost, or the inviter's owner is asked, of which `on_asked`
+    tells while it goes on.
+    """
+    frames = CeremonyFrames(link, FRAME_BYTES, _FRAMES)
     code, reason = CloseCode.NOT_AUTHENTICATED, "pairing given up"
+    asked: asyncio.TimerHandle | None = None
     try:
         async with asyncio.timeout(PAIRING_S):
             if link.site != invite.site:
@@ -201,18 +193,25 @@ async def join_over(
                     code, reason = CloseCode.DONE, ""
                     return step
                 frames.send(step)
+                asked = asyncio.get_running_loop().call_later(ASKED_S, on_asked)
     except ProtocolError as error:
         code, reason = error.code, str(error)
         raise PairingError(f"the inviter broke the pairing protocol: {error}") from error
-    except _LinkClosedError as error:
-        raise PairingError(_why_refused(error)) from error
+    except LinkClosedError as error:
+        raise _unfinished(error, on_asked) from error
     except TimeoutError as error:
-        raise PairingError("the inviter did not answer in time: try again") from error
+        raise UnansweredError("the inviter did not answer in time: try again", asked=False) from error
     finally:
+        if asked is not None:
+            asked.cancel()
         link.close(code, reason)
 
 
-def _why_refused(error: _LinkClosedError) -> str:
+def _unfinished(error: LinkClosedError, on_asked: Callable[[], None]) -> PairingError:
+    if error.code is CloseCode.NOT_AUTHENTICATED and str(error) == WAITING:
+        on_asked()
+        return UnansweredError("nobody has confirmed at the inviter yet: the same invite goes on", asked=True)
     if error.code is not None and error.code in REFUSED:
-        return REFUSED[error.code]
-    return f"the link to the inviter was lost before it answered ({error}): try again, the invite is still good"
+        return PairingError(REFUSED[error.code])
+    lost = f"the link to the inviter was lost before it answered ({error}): try again, the invite is still good"
+    return UnansweredError(lost, asked=False) if error.code in _LOST else PairingError(lost)

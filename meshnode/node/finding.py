@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from meshnode.errors import CloseCode
 from meshnode.model.record import EndpointAttestation, seal_record
@@ -44,6 +45,7 @@ class Finder:
         self._dialer = Dialer(self._plan, dial, now=time.monotonic, on_worked=on_worked, on_failed=on_failed)
         self._dialing: asyncio.Task[None] | None = None
         self._discovery: Discovery | None = None
+        self._service: Service | None = None
 
     def start(self, port: int, members: Iterable[bytes], remembered: Mapping[bytes, Iterable[str]]) -> None:
         """Dial what is known, and announce `port` unless discovery is off."""
@@ -72,6 +74,12 @@ class Finder:
             return "off"
         state = self._discovery.state
         return state.reason or ("on" if state.working else "not working")
+
+    def announce_nearby(self, port: int) -> None:
+        """Say where nearby devices may pair, 0: nowhere any more (profile §10)."""
+        if self._discovery is not None and self._service is not None:
+            self._service = replace(self._service, nearby=port)
+            self._discovery.update(self._service)
 
     # --- news
 
@@ -107,8 +115,9 @@ class Finder:
     def _announce(self, port: int) -> Discovery:
         key, mesh_id = self._settings.key, self._settings.mesh_id
         attestation = seal_record(key, mesh_id, EndpointAttestation(port, self._boot, wall_ms()))
+        self._service = Service(self._settings.name, key.site, mesh_tag(mesh_id), port, attestation)
         return Discovery(
-            Service(self._settings.name, key.site, mesh_tag(mesh_id), port, attestation),
+            self._service,
             open_attestation=attestation_opener(mesh_id, self._key_of),
             on_sighting=self._seen,
             on_gone=self._plan.gone,

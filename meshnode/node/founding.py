@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from meshnode.engine.authority import found_mesh
@@ -13,7 +14,6 @@ from meshnode.engine.engine import Engine
 from meshnode.engine.membership import add_records
 from meshnode.errors import PairingError, StoreError, UsageError
 from meshnode.limits import LABEL_BYTES
-from meshnode.model.invite import Invite
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
 from meshnode.node.config import Config
 from meshnode.node.home import DATABASE, INCARNATION_BYTES, Home, choose_port
@@ -50,17 +50,28 @@ async def found(home: Home, *, name: str) -> FoundView:
     )
 
 
-def settle_joined(home: Home, key: SiteKey, invite: Invite, name: str, records: Sequence[bytes], address: str) -> int:
-    """Settle in a mesh with the records that the inviter gave; `address` is where it answered (profile §11)."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The mesh that lets this device in, as the ceremony ended."""
+
+    mesh_id: bytes
+    founder: bytes  # its public key
+    inviter: bytes
+    records: tuple[bytes, ...]
+    address: str  # where the inviter answers (profile §11)
+
+
+def settle_joined(home: Home, key: SiteKey, mesh: Found, name: str) -> int:
+    """Settle in a mesh with the records that the inviter gave."""
 
     def brought(engine: Engine) -> None:
         with engine.context.transaction() as tx:
-            add_records(engine.context, tx, records, peer=invite.site)
+            add_records(engine.context, tx, mesh.records, peer=mesh.inviter)
             if not engine.context.membership.is_peer(key.site, key.public_key):
                 raise PairingError("the inviter's records do not make this device a member: ask for another invite")
-            peers.worked(tx, invite.site, address, engine.context.env.wall_ms())
+            peers.worked(tx, mesh.inviter, mesh.address, engine.context.env.wall_ms())
 
-    return settle(home, key, invite.mesh_id, invite.founder, name, brought)
+    return settle(home, key, mesh.mesh_id, mesh.founder, name, brought)
 
 
 def settle(home: Home, key: SiteKey, mesh_id: bytes, founder: bytes, name: str, fill: Callable[[Engine], None]) -> int:

@@ -18,7 +18,7 @@ from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.site import short_text, site_text
 from meshnode.node.founding import SEED_BYTES, check_name
 from meshnode.node.home import INCARNATION_BYTES, Home, read_key, write_key
-from meshnode.node.joining import pair
+from meshnode.node.joining import Tell, pair
 from meshnode.node.pairing import Joined
 from meshnode.node.storage import environment, wall_ms
 from meshnode.node.views import IdentityView
@@ -27,7 +27,9 @@ from meshnode.store.database import Database
 from meshnode.store.reader import Reader
 
 
-async def renew(home: Home, invite: str, *, name: str = "", timeout_s: float = 60.0) -> IdentityView:
+async def renew(
+    home: Home, invite: str, *, name: str = "", timeout_s: float = 60.0, tell: Tell = lambda _text: None
+) -> IdentityView:
     """Become another site of the same mesh; the home is locked and no node runs. Rows and log stay.
 
     Raises InviteError, PairingError as joining does, UsageError where the invite is of another mesh.
@@ -40,7 +42,7 @@ async def renew(home: Home, invite: str, *, name: str = "", timeout_s: float = 6
     if _read(home, meta.MESH_ID) != asked.mesh_id:
         raise UsageError("the invite is of another mesh: a device of two meshes has a home for each")
     key = write_key(home.renewed_key_path, secrets.token_bytes(SEED_BYTES))
-    joined, address = await pair(asked, key, called, timeout_s)
+    joined, address = await pair(asked, key, called, timeout_s, tell)
     _change_over(home, asked, joined, address)
     finish_renewal(home)
     if name:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from meshnode.engine import identity, inbox, invites, links, outbox
 from meshnode.engine.context import Context
 from meshnode.engine.engine import Engine
-from meshnode.engine.invites import Admission
+from meshnode.engine.invites import Admission, Waiting
 from meshnode.engine.membership import (
     accept_introduction_untrusted,
     accept_own_end_untrusted,
@@ -23,7 +23,9 @@ from meshnode.model.delivery import PATH, Advanced, Committed, GroupName, LinkSt
 from meshnode.model.frames import Hello, Request
 from meshnode.model.pairing import Proof
 from meshnode.model.scope import Scope
-from meshnode.node.storage import Storage
+from meshnode.node.bell import Bell
+from meshnode.node.storage import Storage, wall_ms
+from meshnode.store import invites as stored_invites
 from meshnode.store import peers
 from meshnode.store.database import Tx
 from meshnode.store.writer import OWN
@@ -185,9 +187,38 @@ class StoreJobs:
         """Why a joiner may not try this invite."""
         return await self._transact(STRANGERS, lambda context, tx: invites.refusal(context, tx, invite_id, public_key))
 
-    async def settle(self, invite_id: bytes, proof: Proof, name: str) -> Admission | CloseCode:
+    async def settle(self, invite_id: bytes, proof: Proof, name: str) -> Admission | Waiting | CloseCode:
         """Check the proof, consume the invite and vouch, at once."""
         return await self._transact(STRANGERS, lambda context, tx: invites.settle(context, tx, invite_id, proof, name))
+
+    async def decided(self, invite_id: bytes, seconds: float) -> bool:
+        """Whether the person that is asked about a candidate has answered; waits for that at most so long."""
+        rung = self._storage.changed.listen()
+
+        def look(tx: Tx) -> bool:
+            invite = stored_invites.get(tx, invite_id)
+            return invite is None or not invite.asks(wall_ms())
+
+        if await self._storage.read(look):
+            return True
+        await Bell.wait(rung, seconds)
+        return False
+
+    async def nearby_refusal(self, public_key: bytes) -> CloseCode | None:
+        """Why a nearby site could not be let in whatever people say."""
+        return await self._transact(STRANGERS, lambda context, _tx: invites.cannot_admit(context, public_key))
+
+    async def let_in(self, public_key: bytes, name: str) -> tuple[bytes, ...] | CloseCode:
+        """Vouch for a nearby site; the records that it begins with."""
+
+        def vouch(context: Context, tx: Tx) -> tuple[bytes, ...] | CloseCode:
+            cannot = invites.cannot_admit(context, public_key)
+            if cannot is not None:
+                return cannot
+            invites.admit(context, tx, public_key, name, "nearby")
+            return invites.records_for(context, tx, public_key)
+
+        return await self._transact(STRANGERS, vouch)
 
     # --- how
 

@@ -7,12 +7,12 @@ import os
 import platform
 import random
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
-from meshnode.errors import CloseCode, PairingError, TransportError, UsageError
+from meshnode.errors import CloseCode, PairingError, TransportError, UnansweredError, UsageError
 from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.pairing import Ends
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
@@ -22,7 +22,7 @@ from meshnode.net.mdns import Discovery
 from meshnode.net.sightings import Sighting, attestation_opener
 from meshnode.node.bell import Bell
 from meshnode.node.ceremony import join_over
-from meshnode.node.founding import SEED_BYTES, check_name, settle_joined
+from meshnode.node.founding import SEED_BYTES, Found, check_name, settle_joined
 from meshnode.node.home import Home
 from meshnode.node.lock import lock_alone
 from meshnode.node.pairing import Joined
@@ -30,21 +30,31 @@ from meshnode.node.storage import wall_ms
 from meshnode.node.views import JoinView
 
 ROUND_S = 1.0  # seconds between two tries at the same address
+AGAIN_S = 0.5  # seconds before a ceremony that was not decided is begun again
 DIAL_S = 4.0  # seconds for one address to answer: there are others
+
+Tell = Callable[[str], None]
+"""Takes a line for the person at this device, while the ceremony goes on."""
 
 # What the inviter itself answered: trying again would only be refused again.
 _FINAL = frozenset({CloseCode.NOT_AUTHENTICATED, CloseCode.RETIRED})
 
 
 async def join(
-    home: Home | str | os.PathLike[str], invite: str, *, name: str = "", timeout_s: float = 60.0
+    home: Home | str | os.PathLike[str],
+    invite: str,
+    *,
+    name: str = "",
+    timeout_s: float = 60.0,
+    tell: Tell = lambda _text: None,
 ) -> JoinView:
     """Become a member of the mesh of an invite; afterwards `Node(home)` runs this device.
 
     `home` is a folder in which no node lives yet, `name` what other people see this device called (default: the
-    host's name). Raises InviteError for a string that is no invite, PairingError where it has expired, the inviter
-    cannot be reached (with the addresses tried) or refuses, UsageError where a node lives in `home` already, BusyError
-    where another process is at work there. The same invite may be tried again with the same home.
+    host's name), `tell` gets lines for the person who waits. Where the inviter's owner is asked first, this waits as
+    long as the invite lives. Raises InviteError for a string that is no invite, PairingError where it has expired, the
+    inviter cannot be reached (with the addresses tried) or refuses, UsageError where a node lives in `home` already,
+    BusyError where another process is at work there. The same invite may be tried again with the same home.
     """
     device = home if isinstance(home, Home) else Home(Path(home))
     asked, called = parse_invite_untrusted(invite), name or platform.node() or "meshnode"
@@ -55,15 +65,15 @@ async def join(
     device.prepare()
     with await lock_alone(device.lock_path, "join"):
         device.begin(joining=True)  # refuses too: somebody else may have been faster
-        return await _join(device, asked, called, timeout_s)
+        return await _join(device, asked, called, timeout_s, tell)
 
 
-async def _join(home: Home, invite: Invite, name: str, timeout_s: float) -> JoinView:
+async def _join(home: Home, invite: Invite, name: str, timeout_s: float, tell: Tell) -> JoinView:
     key = home.write_site_key(secrets.token_bytes(SEED_BYTES))
     if key.site == invite.site:
         raise UsageError("this invite was made by this very device")
-    joined, address = await pair(invite, key, name, timeout_s)
-    settle_joined(home, key, invite, name, joined.records, address)
+    joined, address = await pair(invite, key, name, timeout_s, tell)
+    settle_joined(home, key, Found(invite.mesh_id, invite.founder, invite.site, joined.records, address), name)
     return JoinView(
         site=site_text(key.site),
         short=short_text(key.site),
@@ -75,21 +85,49 @@ async def _join(home: Home, invite: Invite, name: str, timeout_s: float) -> Join
     )
 
 
-async def pair(invite: Invite, key: SiteKey, name: str, timeout_s: float) -> tuple[Joined, str]:
-    """Run the ceremony with this key; what the inviter gave, and where it answered."""
-    search = _Search(invite)
+async def pair(
+    invite: Invite, key: SiteKey, name: str, timeout_s: float, tell: Tell = lambda _text: None
+) -> tuple[Joined, str]:
+    """Run the ceremony with this key, again where it was not decided; what the inviter gave, and where it answered."""
+    search, undecided = _Search(invite), ""
+    who = f"this one is {name!r}, site {short_text(key.site)}"
+    asked = _once(tell, f"waiting for the other device, which may ask its owner: {who}")
     async with _endpoint(EndpointIdentity.create(invite.mesh_id, key, wall_ms())) as endpoint, search.looking():
         try:
-            async with asyncio.timeout(timeout_s):
-                link = await search.reach(endpoint)
-                ends = Ends(invite.mesh_id, invite.site, link.spki, key.public_key, link.own_spki)
-                address = link.remote_address
-                joined = await join_over(
-                    link, ends, invite, key=key, name=name, random_bytes=secrets.token_bytes, now_ms=wall_ms
-                )
-                return joined, address
+            async with asyncio.timeout(timeout_s) as patience:
+                while True:
+                    link = await search.reach(endpoint)
+                    address = link.remote_address
+                    try:
+                        return await _ceremony(link, invite, key, name, asked), address
+                    except UnansweredError as error:
+                        undecided = str(error)
+                        if error.asked:  # a person decides: the invite's own time is the bound
+                            undecided = "nobody confirmed at the inviter while the invite lived: ask for a new one"
+                            loop = asyncio.get_running_loop()
+                            patience.reschedule(loop.time() + max(0.0, (invite.expires_ms - wall_ms()) / 1000))
+                        await asyncio.sleep(AGAIN_S)
         except TimeoutError:
-            raise PairingError(search.unreachable()) from None
+            raise PairingError(undecided or search.unreachable()) from None
+
+
+def _ceremony(link: Link, invite: Invite, key: SiteKey, name: str, asked: Callable[[], None]) -> Awaitable[Joined]:
+    ends = Ends(invite.mesh_id, invite.site, link.spki, key.public_key, link.own_spki)
+    return join_over(
+        link, ends, invite, key=key, name=name, random_bytes=secrets.token_bytes, now_ms=wall_ms, on_asked=asked
+    )
+
+
+def _once(tell: Tell, text: str) -> Callable[[], None]:
+    """Tells it the first time."""
+    told: list[str] = []
+
+    def say() -> None:
+        if not told:
+            told.append(text)
+            tell(text)
+
+    return say
 
 
 @asynccontextmanager

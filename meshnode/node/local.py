@@ -14,13 +14,11 @@ import msgspec
 from meshnode.engine import identity, retention
 from meshnode.engine.engine import Engine
 from meshnode.engine.forget import forget, unforget
-from meshnode.engine.invites import create_invite
 from meshnode.engine.membership import load_membership
 from meshnode.engine.policy import PolicyChange, classify, take_policy
 from meshnode.engine.registry import TableSpec
 from meshnode.engine.write import LocalChange
 from meshnode.errors import IdentityError, NotFoundError, UsageError
-from meshnode.limits import INVITE_TTL_MS
 from meshnode.model.event import Event
 from meshnode.model.member import Member
 from meshnode.model.membership import Membership
@@ -32,6 +30,7 @@ from meshnode.node.explaining import explanation
 from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_value
+from meshnode.node.letting_in import LettingIn
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.overview import status_of
 from meshnode.node.peering import Heard, Mesh, peer_views, read_mesh, wait_result
@@ -45,7 +44,6 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
-    InviteView,
     PeerView,
     PolicyView,
     Receipt,
@@ -73,7 +71,7 @@ CHANGE_PAGE = 256  # changes, or rows, read at a time for one subscriber
 POLL_S = 0.2  # between two looks at a database that another process writes
 
 
-class LocalNode:
+class LocalNode(LettingIn):
     """Implements `node.api.Operations` over the store alone."""
 
     def __init__(self, home: Home, storage: Storage | None) -> None:
@@ -288,17 +286,6 @@ class LocalNode:
         return IdentityView(
             site=status.site, short=status.short, name=status.name, publishing=status.publishing, asked=asked
         )
-
-    async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
-        """Open an invite (profile §10)."""
-        addresses = self._invite_addresses()
-
-        def create(engine: Engine) -> InviteView:
-            with engine.context.transaction() as tx:
-                invite = create_invite(engine.context, tx, addrs=addresses, ttl_ms=ttl_ms)
-            return InviteView(invite=invite.text(), expires_ms=invite.expires_ms, addresses=list(invite.addrs))
-
-        return await self._write(create)
 
     # --- who is in
 

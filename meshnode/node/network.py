@@ -401,8 +401,22 @@ class Network:
     async def _pair(self, link: Link, ceremony: Coroutine[None, None, bytes | None]) -> None:
         if await ceremony is not None:
             logger.info("%s joined the mesh", short_text(link.site))
-            await self.membership_changed()
-            self.log_grew()
+            await self.joined()
+
+    async def joined(self) -> None:
+        """Somebody was vouched for here: take it in, and tell the others."""
+        await self.membership_changed()
+        self.log_grew()
+
+    @property
+    def desk(self) -> StoreJobs:
+        """The store, for a ceremony of nearby devices."""
+        return self.jobs
+
+    def announce_nearby(self, port: int) -> str:
+        """Say on the local network where nearby devices may pair, 0: nowhere any more."""
+        self._finder.announce_nearby(port)
+        return self._finder.state
 
     # --- dialing
 

@@ -17,11 +17,11 @@ import msgspec
 from meshnode.engine.engine import Engine
 from meshnode.engine.identity import may_publish
 from meshnode.engine.policy import PolicyChange
-from meshnode.errors import BusyError, CloseCode
-from meshnode.limits import INVITE_TTL_MS
+from meshnode.errors import BusyError, CloseCode, NotFoundError, UsageError
+from meshnode.limits import INVITE_TTL_MS, NEARBY_LONGEST_MS, NEARBY_TTL_MS
 from meshnode.model.membership import Membership
 from meshnode.model.site import site_text
-from meshnode.node import members
+from meshnode.node import admitting, members
 from meshnode.node.api import LEAVE_S
 from meshnode.node.bell import Bell
 from meshnode.node.config import POLICY, Config, load_config
@@ -32,12 +32,13 @@ from meshnode.node.keeping import keep_house
 from meshnode.node.local import LocalNode, addresses_of
 from meshnode.node.lock import LOCK_WAIT_S, HomeLock, lock_alone
 from meshnode.node.memberviews import LeaveView
+from meshnode.node.nearby_mode import PairingMode
 from meshnode.node.network import Network
 from meshnode.node.overview import SOFTWARE
 from meshnode.node.peering import Heard, wait_result
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
-from meshnode.node.views import HOW_TO_CHOOSE, InviteView, PolicyView, Status, WaitResult
+from meshnode.node.views import HOW_TO_CHOOSE, InviteView, NearbyView, PolicyView, Status, WaitResult
 from meshnode.store.database import Tx
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class Node(LocalNode):
         self._last_heard: Mapping[bytes, Heard] = {}
         self._switching = asyncio.Lock()
         self._housekeeping: asyncio.Task[None] | None = None
+        self._nearby: PairingMode | None = None
 
     # --- life
 
@@ -144,6 +146,7 @@ class Node(LocalNode):
         self._network = network
 
     async def _disconnect(self) -> None:
+        await self._close_nearby("the node stopped")
         network, self._network = self._network, None
         if network is not None:
             self._last_heard = {site: replace(each, linked=False) for site, each in network.heard.items()}
@@ -174,12 +177,52 @@ class Node(LocalNode):
             discovery=network.discovery_state if network else "off",
         )
 
-    async def invite(self, ttl_ms: int = INVITE_TTL_MS) -> InviteView:
+    async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
         """Open an invite and answer whoever comes with it."""
-        view = await super().invite(ttl_ms)
+        view = await super().invite(ttl_ms, confirm=confirm)
         if self._network is not None:
             self._network.invite_opened(view.expires_ms)
         return view
+
+    async def nearby_open(self, ttl_ms: int = NEARBY_TTL_MS) -> NearbyView:
+        """Let nearby devices pair, for a short time; opened again, what was under way ends."""
+        if not 0 < ttl_ms <= NEARBY_LONGEST_MS:
+            raise UsageError(f"it can be open for at most {NEARBY_LONGEST_MS // 60_000} minutes")
+        founder = await self.storage.write(admitting.founder_of_mine)
+        async with self._switching:
+            await self._close_nearby("it was opened again")
+            if self._network is None:
+                raise UsageError("this node is cut off from others on purpose: let it talk again first")
+            self._nearby = PairingMode(self._settings, founder, self._network, self.storage.changed.ring)
+            await self._nearby.open(ttl_ms)
+            return self._nearby.view
+
+    async def nearby(self, *, seen: str = "", timeout_s: float = 0.0) -> NearbyView:
+        """How far that is, as soon as it is not `seen`."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        while True:
+            rung = self.storage.changed.listen()
+            view = NearbyView(state="closed") if self._nearby is None else self._nearby.view
+            left = end - loop.time()
+            if view.state != seen or left <= 0 or self._ended():
+                return view
+            await Bell.wait(rung, left)
+
+    async def nearby_answer(self, code: str, *, yes: bool) -> NearbyView:
+        """The word of the person here on the digits."""
+        if self._nearby is None:
+            raise NotFoundError("this device was not opened to nearby ones: `meshnode nearby --open`")
+        return self._nearby.answer(code, yes)
+
+    async def nearby_close(self) -> NearbyView:
+        """Let nobody pair any more."""
+        await self._close_nearby("closed here")
+        return await self.nearby()
+
+    async def _close_nearby(self, reason: str) -> None:
+        if self._nearby is not None:
+            await self._nearby.close(reason)
 
     async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
         """Until everybody has everything, or `timeout_s` seconds are over."""
@@ -294,6 +337,10 @@ class Node(LocalNode):
             await self._network.membership_changed()
             self._network.log_grew()
         return result
+
+    async def _let_in(self) -> None:
+        if self._network is not None:
+            await self._network.joined()
 
     async def _ask(self) -> None:
         if self._network is not None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from meshnode.engine import identity
 from meshnode.model.site import mesh_tag, short_text, site_text
-from meshnode.node import reading
+from meshnode.node import admitting, reading
 from meshnode.node.groups import GROUPS_SHOWN
 from meshnode.node.home import Home
 from meshnode.node.members import warnings_of
@@ -44,6 +44,7 @@ def status_of(mesh: Mesh, home: Home, incarnation: bytes | None) -> Status:
         waiting=queries.held_tables(tx) if waiting else {},
         unusable={view.table: view.unusable for view in tables if view.unusable},
         open_invites=invites.open_count(tx, mesh.now_ms),
+        asking=admitting.asking(tx, mesh.now_ms),
         publishing=identity.may_publish(tx, incarnation),
         notices=reading.notice_views(tx),
         warnings=warnings_of(home, mesh.membership, site),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
@@ -140,19 +141,27 @@ class Joiner:
     def _joined_untrusted(self, frame: Paired, now_ms: int) -> Joined:
         if not inviter_proof_holds(self._invite.secret, self._transcript, frame.mac):
             raise PairingError("the other device does not know this invite's secret: nothing was accepted from it")
-        membership = walk_untrusted(frame.records, mesh_id=self._invite.mesh_id, founder_key=self._invite.founder)
-        own = membership.by_site.get(self._key.site)
-        if own is None or own.cutoff is not None:
-            raise PairingError(
-                "the inviter's records do not make this device a member: ask for an invite by another one"
-            )
-        if beyond_skew(own.vouched_at.physical, now_ms):
-            behind_s = (own.vouched_at.physical - now_ms) // 1000
-            raise PairingError(
-                f"this device's clock is {behind_s} s behind the mesh's, more than the {SKEW_MS // 1000} s that are "
-                "accepted: set it, then join with the same invite again"
-            )
+        membership = admitting_untrusted(
+            frame.records, self._invite.mesh_id, self._invite.founder, self._key.site, now_ms
+        )
         return Joined(tuple(frame.records), membership, frame.name)
+
+
+def admitting_untrusted(
+    records: Iterable[bytes], mesh_id: bytes, founder: bytes, own_site: bytes, now_ms: int
+) -> Membership:
+    """The membership that the records amount to; PairingError unless this device is a member by it, and can write."""
+    membership = walk_untrusted(records, mesh_id=mesh_id, founder_key=founder)
+    own = membership.by_site.get(own_site)
+    if own is None or own.cutoff is not None:
+        raise PairingError("the inviter's records do not make this device a member: ask for an invite by another one")
+    if beyond_skew(own.vouched_at.physical, now_ms):
+        behind_s = (own.vouched_at.physical - now_ms) // 1000
+        raise PairingError(
+            f"this device's clock is {behind_s} s behind the mesh's, more than the {SKEW_MS // 1000} s that are "
+            "accepted: set it, then do the same again"
+        )
+    return membership
 
 
 REFUSED = {

@@ -194,6 +194,7 @@ class Status(View, frozen=True, kw_only=True):
     waiting: dict[str, int] = {}  # tables that are not here, and how many events wait for each
     unusable: dict[str, str] = {}  # registered tables that take no part as they stand, and why (profile §5)
     open_invites: int = 0
+    asking: list[CandidateView] = []  # who holds an invite and waits until somebody here says yes
     publishing: bool = True
     discovery: str = "off"  # "on", "off", or the reason why it degraded (profile §11)
     notices: list[NoticeView] = []
@@ -348,9 +349,50 @@ class InviteView(View, frozen=True, kw_only=True):
     invite: str
     expires_ms: int
     addresses: list[str] = []
+    id: str = ""  # names it without its secret (`Node.invited`)
+    confirm: bool = False  # a person is asked about whoever comes with it
 
     def __repr__(self) -> str:
-        return f"InviteView(invite=…, expires_ms={self.expires_ms}, addresses={self.addresses})"
+        return f"InviteView(invite=…, expires_ms={self.expires_ms}, addresses={self.addresses}, id={self.id!r})"
+
+
+class CandidateView(View, frozen=True, kw_only=True):
+    """A device that proved to hold an invite; `name` is what it calls itself."""
+
+    site: str
+    short: str
+    name: str
+    since_ms: int = 0
+    expires_ms: int = 0  # until then somebody can say yes
+
+
+class InvitedView(View, frozen=True, kw_only=True):
+    """What became of an invite."""
+
+    state: str  # open, asks, joined, denied, burnt (by wrong proofs), expired
+    who: CandidateView | None = None  # who asks, or joined, or was denied
+
+
+class NearbyView(View, frozen=True, kw_only=True):
+    """Whether this device lets nearby ones pair without a string, and how far that is (profile §10)."""
+
+    state: str  # closed, open, asks (digits are to be compared), agreed (the other person's word is missing), joined
+    until_ms: int = 0  # while open
+    addresses: list[str] = []  # where it can be reached for that, while open
+    announced: str = ""  # `on`, or why it cannot be found by its name
+    code: str = ""  # six digits, to be equal on both screens
+    who: CandidateView | None = None  # who wants to join, or joined
+    reason: str = ""  # why it is closed and nobody joined
+
+
+class NearbyDeviceView(View, frozen=True, kw_only=True):
+    """A device on this network that was opened to nearby ones; nothing of it is proven."""
+
+    name: str
+    site: str
+    short: str
+    mesh_tag: str
+    addresses: list[str]
 
 
 class BehindView(View, frozen=True, kw_only=True):

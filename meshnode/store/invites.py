@@ -7,42 +7,78 @@ from dataclasses import dataclass, field
 from meshnode import limits
 from meshnode.store.database import Tx
 
+_COLUMNS = "invite_id, secret, expires_ms, tries, consumed_by, confirm, candidate, candidate_name, candidate_ms"
+
 
 @dataclass(frozen=True, slots=True)
 class StoredInvite:
-    """One invite: what it is worth is decided by its time, its tries and who used it."""
+    """One invite: what it is worth is decided by its time, its tries and who used it.
+
+    With `confirm`, the first joiner that proved to hold it is its `candidate` until a person decided.
+    """
 
     invite_id: bytes
     secret: bytes = field(repr=False)
     expires_ms: int
     tries: int
     consumed_by: bytes | None
+    confirm: bool
+    candidate: bytes | None
+    candidate_name: str
+    candidate_ms: int
+
+    def alive(self, now_ms: int) -> bool:
+        """Whether it still answers anybody: in its time, not burnt by wrong proofs, its candidate not turned away."""
+        return now_ms <= self.expires_ms and self.tries < limits.INVITE_TRIES
 
     def opens_for(self, public_key: bytes, now_ms: int) -> bool:
         """Whether a joiner with this key may go on; why it may not is nobody's business."""
-        alive = now_ms <= self.expires_ms and self.tries < limits.INVITE_TRIES
-        return alive and self.consumed_by in (None, public_key)
+        taken_by_another = self.consumed_by not in (None, public_key) or self.candidate not in (None, public_key)
+        return self.alive(now_ms) and not taken_by_another
+
+    def asks(self, now_ms: int) -> bool:
+        """Whether its candidate waits for a person."""
+        return self.alive(now_ms) and self.candidate is not None and self.consumed_by is None
 
 
-def add(tx: Tx, invite_id: bytes, secret: bytes, expires_ms: int) -> None:
+def add(tx: Tx, invite_id: bytes, secret: bytes, expires_ms: int, *, confirm: bool = False) -> None:
     """Keep a new invite."""
     tx.execute(
-        "INSERT INTO meshnode_invites (invite_id, secret, expires_ms) VALUES (?, ?, ?)", (invite_id, secret, expires_ms)
+        "INSERT INTO meshnode_invites (invite_id, secret, expires_ms, confirm) VALUES (?, ?, ?, ?)",
+        (invite_id, secret, expires_ms, confirm),
     )
 
 
 def get(tx: Tx, invite_id: bytes) -> StoredInvite | None:
     """The invite with this id."""
-    row = tx.execute(
-        "SELECT invite_id, secret, expires_ms, tries, consumed_by FROM meshnode_invites WHERE invite_id = ?",
-        (invite_id,),
-    ).fetchone()
+    row = tx.execute(f"SELECT {_COLUMNS} FROM meshnode_invites WHERE invite_id = ?", (invite_id,)).fetchone()  # noqa: S608
     return StoredInvite(*row) if row else None
 
 
 def burn_try(tx: Tx, invite_id: bytes) -> None:
     """A wrong proof was given for this invite."""
     tx.execute("UPDATE meshnode_invites SET tries = tries + 1 WHERE invite_id = ?", (invite_id,))
+
+
+def burn(tx: Tx, invite_id: bytes) -> None:
+    """This invite lets nobody in any more."""
+    tx.execute("UPDATE meshnode_invites SET tries = ? WHERE invite_id = ?", (limits.INVITE_TRIES, invite_id))
+
+
+def ask(tx: Tx, invite_id: bytes, public_key: bytes, name: str, now_ms: int) -> None:
+    """This joiner proved to hold the invite: a person decides about it, and it is nobody else's meanwhile."""
+    tx.execute(
+        "UPDATE meshnode_invites SET candidate = ?, candidate_name = ?, candidate_ms = ? WHERE invite_id = ?",
+        (public_key, name, now_ms, invite_id),
+    )
+
+
+def asking(tx: Tx, now_ms: int) -> list[StoredInvite]:
+    """Those whose candidate waits for a person, the oldest first."""
+    rows = tx.execute(
+        f"SELECT {_COLUMNS} FROM meshnode_invites WHERE candidate IS NOT NULL ORDER BY candidate_ms, invite_id"  # noqa: S608
+    ).fetchall()
+    return [invite for invite in (StoredInvite(*row) for row in rows) if invite.asks(now_ms)]
 
 
 def consume(tx: Tx, invite_id: bytes, public_key: bytes) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from meshnode.errors import StoreError
 from meshnode.store.database import Tx
 
-FORMAT = 4
+FORMAT = 5
 
 _FORMAT_1 = """
 CREATE TABLE meshnode_meta (          -- one value per name: mesh, founder, site, HLC, counters
@@ -310,7 +310,16 @@ _FORMAT_4 = """
 ALTER TABLE meshnode_epochs ADD COLUMN last_no INTEGER NOT NULL DEFAULT 9223372036854775807;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4)
+_FORMAT_5 = """
+-- 1: whoever proves to hold the invite waits until a person has said yes.
+ALTER TABLE meshnode_invites ADD COLUMN confirm INTEGER NOT NULL DEFAULT 0;
+-- Public key of the joiner that proved it first, null while nobody has.
+ALTER TABLE meshnode_invites ADD COLUMN candidate BLOB;
+ALTER TABLE meshnode_invites ADD COLUMN candidate_name TEXT NOT NULL DEFAULT '';
+ALTER TABLE meshnode_invites ADD COLUMN candidate_ms INTEGER NOT NULL DEFAULT 0;
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4, _FORMAT_5)
 
 
 def migrate(tx: Tx) -> None:

@@ -28,7 +28,7 @@ from meshnode.errors import (
 )
 from meshnode.node.config import Config
 from meshnode.node.home import Home
-from meshnode.node.views import RowChange, RowView
+from meshnode.node.views import InvitedView, RowChange, RowView
 
 
 @pytest.fixture
@@ -95,6 +95,14 @@ async def test_all_operations_pass_through(home: Home, node: MemoryNode) -> None
     assert (await client.digest())[0].rows == 2
     assert (await client.digest("s.t"))[0].table == "s.t"
     assert (await client.invite(5)).expires_ms == 5
+    assert (await client.invite(5, confirm=True)).confirm
+    node.becomes = [InvitedView(state="asks", who=node.guest)]
+    assert await client.invited("00" * 8, timeout_s=9) == node.becomes[0]
+    assert await client.decide(node.guest.short, approve=True) == node.guest
+    assert (await client.nearby_open(7)).until_ms == 7
+    assert (await client.nearby(seen="open", timeout_s=9)).state == "asks"
+    assert (await client.nearby_answer("012345", yes=True)).state == "joined"
+    assert (await client.nearby_close()).state == "closed"
     assert (await client.check()).count == 0
     evicted = await client.evict("s.t", before_ms=1_800_000_000_000, everything=True)
     assert (evicted.tables, evicted.events, evicted.horizon) == (["s.t"], 2, (1_800_000_000_000, 0))

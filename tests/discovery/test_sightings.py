@@ -212,7 +212,38 @@ def test_a_txt_record_of_another_shape_is_malformed(change: dict[bytes, bytes | 
         parse_txt_untrusted("i", port, {**GOOD, **change}, [])
 
 
-@given(st.dictionaries(st.sampled_from([b"v", b"tag", b"site", b"att", b"x"]), st.none() | st.binary(max_size=40)))
+@pytest.mark.parametrize(
+    ("near", "name", "read"),
+    [
+        (b"4748", b"Desk", (4748, "Desk")), (b"4748", None, (4748, "")), (b"4748", b"\xff", (4748, "\ufffd")),
+        (None, b"Desk", (0, "")), (b"", b"Desk", (0, "")), (b"0", b"Desk", (0, "")), (b"65536", b"Desk", (0, "")),
+        (b"-1", b"Desk", (0, "")), (b"000001", b"Desk", (0, "")), (b"4748", b"x" * 129, (0, "")),
+    ],
+)  # fmt: skip
+def test_a_device_that_says_it_is_open_to_nearby_ones(
+    near: bytes | None, name: bytes | None, read: tuple[int, str]
+) -> None:
+    """What is of another shape is as if it were not there: the announcement stands."""
+    announcement = parse_txt_untrusted("i", 4747, {**GOOD, b"near": near, b"name": name}, ["10.0.0.1"])
+    assert (announcement.nearby, announcement.name) == read
+
+
+def test_opening_and_closing_is_news_and_proves_nothing() -> None:
+    book, _ = book_of()
+    assert isinstance(only(book.saw(announce(1))), Sighting)
+    opened = only(book.saw(announce(1, nearby=4748, name="desk")))
+    assert isinstance(opened, Sighting)
+    assert (opened.nearby, opened.name, opened.verified) == (4748, "desk", False)
+    closed = only(book.saw(announce(1)))
+    assert isinstance(closed, Sighting)
+    assert closed.nearby == 0
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([b"v", b"tag", b"site", b"att", b"x", b"near", b"name"]), st.none() | st.binary(max_size=40)
+    )
+)
 def test_no_txt_record_raises_anything_else(properties: dict[bytes, bytes | None]) -> None:
     try:
         parse_txt_untrusted("i", 1, properties, [])

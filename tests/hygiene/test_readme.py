@@ -74,6 +74,35 @@ async def test_the_quick_start_and_the_end_of_a_device_run_as_written(tmp_path: 
     assert codes == [0] * len(running)
 
 
+async def test_pairing_nearby_looks_as_shown(tmp_path: Path) -> None:
+    """By the address, since a test has no network; ids and digits are others each time."""
+    (block,) = [each for each in blocks("text") if "nearby --open" in each]
+    opening, opened, pairing, question = [line.partition("#")[0].strip() for line in block.splitlines()]
+    desk = ["--name", "desk", "--listen", "127.0.0.1", "--no-discovery"]
+    node = await start("up", *desk, home=tmp_path / "a")
+    programs = [node]
+    try:
+        assert node.stderr is not None
+        await node.stderr.readuntil(b"is up on")
+        programs.append(host := await start(*shlex.split(opening)[2:], home=tmp_path / "a"))
+        assert host.stdout is not None
+        assert _masked((await host.stdout.readline()).decode()) == _masked(opened)
+        await host.stdout.readline()
+        address = (await host.stdout.readline()).decode().split("`")[3].split()[-1]
+        assert shlex.split(pairing)[2:] == ["pair", "desk"]
+        programs.append(guest := await start("pair", address, home=tmp_path / "b"))
+        assert guest.stderr is not None
+        assert _masked((await guest.stderr.readuntil(b"[y/N]")).decode()) == _masked(question)
+    finally:
+        for program in programs[::-1]:
+            program.send_signal(signal.SIGTERM)
+            await program.communicate()
+
+
+def _masked(line: str) -> str:
+    return re.sub(r"[0-9a-f]{8}|\d{3} \d{3}", "…", line.strip())
+
+
 async def test_the_embedding_program_runs_as_written(tmp_path: Path) -> None:
     assert (await meshnode("init", home=tmp_path / "n")).code == 0
     (program,) = blocks("python")

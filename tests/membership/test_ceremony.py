@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.desk import StoreDesk
 from support.memory_link import MemoryLink, inviter_ends, joiner_ends, memory_links
 from support.mesh_context import Device, TestTime
 from support.records import FOUNDER, MESH_ID, site_key, vouch
@@ -50,21 +51,6 @@ def inviter(tmp_path: Path, time: TestTime) -> Iterator[Device]:
     device = Device.founded(tmp_path / "inviter.db", FIRST, time)
     yield device
     device.context.db.close()
-
-
-class StoreDesk:
-    """The inviter's store, asked directly."""
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-
-    async def refusal(self, invite_id: bytes, public_key: bytes) -> CloseCode | None:
-        context = self.device.context
-        return self.device.run(lambda tx: invites.refusal(context, tx, invite_id, public_key))
-
-    async def settle(self, invite_id: bytes, proof: Proof, name: str) -> Admission | CloseCode:
-        context = self.device.context
-        return self.device.run(lambda tx: invites.settle(context, tx, invite_id, proof, name))
 
 
 def make_invite(device: Device, ttl_ms: int = limits.INVITE_TTL_MS) -> Invite:

@@ -9,17 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.desk import StoreDesk
 from support.memory_link import inviter_ends, joiner_ends
 from support.mesh_context import Device, TestTime
 from support.records import MESH_ID, site_key
 
 from meshnode.engine import invites
 from meshnode.engine.authority import issue_retirement
-from meshnode.engine.invites import Admission
 from meshnode.errors import CloseCode, MeshError, PairingError, TransportError
 from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.membership import Membership
-from meshnode.model.pairing import Proof
 from meshnode.model.site import SiteKey
 from meshnode.net.endpoint import ALPN_PAIRING, ALPN_SYNC, Endpoint, EndpointIdentity, Link
 from meshnode.net.endpoint import Admission as Admitted
@@ -27,21 +26,6 @@ from meshnode.node.ceremony import UnknownInvites, invite_over, join_over
 from meshnode.node.pairing import Joined
 
 FIRST, PHONE, LAPTOP = site_key(1), site_key(2), site_key(3)
-
-
-class StoreDesk:
-    """The inviter's store, asked directly."""
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-
-    async def refusal(self, invite_id: bytes, public_key: bytes) -> CloseCode | None:
-        context = self.device.context
-        return self.device.run(lambda tx: invites.refusal(context, tx, invite_id, public_key))
-
-    async def settle(self, invite_id: bytes, proof: Proof, name: str) -> Admission | CloseCode:
-        context = self.device.context
-        return self.device.run(lambda tx: invites.settle(context, tx, invite_id, proof, name))
 
 
 def by_membership(membership: Callable[[], Membership]) -> Callable[[bytes, bytes, str], Admitted]:

@@ -14,6 +14,7 @@ from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.views import (
     AskedView,
     BehindView,
+    CandidateView,
     CellView,
     ChangeView,
     CheckReport,
@@ -25,7 +26,9 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
+    InvitedView,
     InviteView,
+    NearbyView,
     PeerView,
     PolicyView,
     Receipt,
@@ -62,6 +65,10 @@ class MemoryNode:
         self.settings: dict[str, Any] = {"scope": [], "replicate_raw_ingress": False, "replay_budget_days": 0}
         self.waits: list[float] = []
         self.complete_after = 0
+        self.becomes: list[InvitedView] = []  # what `invited` tells of every invite
+        self.near = NearbyView(state="closed")
+        self.guest = CandidateView(site="ab" * 16, short="ab" * 4, name="lap")
+        self.asked_of: list[tuple[str, str]] = []
         self._changes: list[ChangeView] = []
         self._changed = asyncio.Event()
 
@@ -77,6 +84,7 @@ class MemoryNode:
             home="/home/x",
             database="/home/x/meshnode.db",
             peers=await self.peers(),
+            asking=[state.who for state in self.becomes if state.state == "asks" and state.who is not None],
         )
 
     async def peers(self) -> list[PeerView]:
@@ -172,8 +180,40 @@ class MemoryNode:
                     yield change
             await self._changed.wait()
 
-    async def invite(self, ttl_ms: int = 900_000) -> InviteView:
-        return InviteView(invite="meshnode-invite:abc", expires_ms=ttl_ms)
+    async def invite(self, ttl_ms: int = 900_000, *, confirm: bool = False) -> InviteView:
+        return InviteView(invite="meshnode-invite:abc", expires_ms=ttl_ms, id="00" * 8, confirm=confirm)
+
+    async def invited(self, invite_id: str, *, seen: str = "open", timeout_s: float = 0.0) -> InvitedView:
+        self.asked_of.append((invite_id, seen))
+        states = [state for state in self.becomes if state.state != seen]
+        return states[0] if states else InvitedView(state=seen)
+
+    async def decide(self, named: str, *, approve: bool) -> CandidateView:
+        (who,) = [state.who for state in self.becomes if state.who is not None and state.state == "asks"]
+        if named not in (who.site, who.short, who.name):
+            raise NotFoundError(f"nobody called {named!r} waits")
+        self.becomes = [InvitedView(state="joined" if approve else "denied", who=who)]
+        return who
+
+    async def nearby_open(self, ttl_ms: int = 120_000) -> NearbyView:
+        self.near = NearbyView(state="open", until_ms=ttl_ms, addresses=["192.0.2.1:4748"], announced="off")
+        return self.near
+
+    async def nearby(self, *, seen: str = "", timeout_s: float = 0.0) -> NearbyView:
+        if self.near.state == seen == "open":
+            self.near = msgspec.structs.replace(self.near, state="asks", code="012345", who=self.guest)
+        return self.near
+
+    async def nearby_answer(self, code: str, *, yes: bool) -> NearbyView:
+        if code != self.near.code:
+            raise NotFoundError("these digits are not to be compared")
+        state, reason = ("joined", "") if yes else ("closed", "declined here")
+        self.near = msgspec.structs.replace(self.near, state=state, reason=reason, code="")
+        return self.near
+
+    async def nearby_close(self) -> NearbyView:
+        self.near = msgspec.structs.replace(self.near, state="closed")
+        return self.near
 
     async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:
         self._known(peer)

@@ -14,7 +14,7 @@ from meshnode.engine.engine import Engine
 from meshnode.engine.environment import Environment
 from meshnode.engine.membership import RecordsOutcome, add_records
 from meshnode.model.site import SiteKey
-from meshnode.store.database import Database, Tx
+from meshnode.store.database import Database, Tx, no_fault
 from support.records import FOUNDER, MESH_ID
 
 START_MS = 1_800_000_000_000
@@ -45,7 +45,8 @@ class Device:
 
     def __init__(self, path: Path, key: SiteKey, time: TestTime) -> None:
         self.path, self.key, self.time = path, key, time
-        database = Database(path, sqlite=sqlite3)
+        self.fault = no_fault
+        database = Database(path, sqlite=sqlite3, fault=lambda point: self.fault(point))
         env = Environment(time.wall_ms, time.random_bytes, sqlite3)
         if path in time.created:
             self.engine = Engine.open(database, env, key)

@@ -1,0 +1,53 @@
+"""Become a member of a mesh by a device close by, without an invite: on that one, `meshnode nearby --open`.
+
+Both devices show six digits; say yes on both only if they are the same ones. DEVICE is the other one's name, short id
+or site id as `meshnode nearby` shows it, or its `host:port` as `meshnode nearby --open` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from meshnode.cli import connect
+from meshnode.cli.join import check_timeout
+from meshnode.cli.nearby import spaced
+from meshnode.cli.output import print_one, printable
+from meshnode.cli.questions import ask_meanwhile
+from meshnode.node.nearby import Comparison
+from meshnode.node.views import JoinView
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("device", metavar="DEVICE", help="the device that was opened: its name, an id, or host:port")
+    parser.add_argument(
+        "--name", default="", help="what other people see this device called (default: the host's name)"
+    )
+    parser.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds to look for the other device")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Pair with it."""
+    check_timeout(options)
+    joined = connect.run(_pair(options))
+    if options.output in ("json", "jsonl"):
+        print_one(joined, options.output)
+        return 0
+    print(
+        f"This device ({printable(joined.name)!r}, site {joined.short}) is now a member of mesh {joined.mesh_tag}, "
+        f"let in by {printable(joined.inviter_name)!r} (site {joined.inviter[:8]})."
+    )
+    print("Next: `meshnode up` runs the node.")
+    return 0
+
+
+async def _pair(options: argparse.Namespace) -> JoinView:
+    from meshnode.node.nearby_join import pair_nearby
+
+    home = connect.home_path(options)
+    return await pair_nearby(home, options.device, ask=_ask, name=options.name, timeout_s=options.timeout)
+
+
+async def _ask(comparison: Comparison) -> bool:
+    name = printable(repr(comparison.name))
+    return await ask_meanwhile(f"Does {name} show the same digits, {spaced(comparison.code)}?") or False

@@ -1,0 +1,94 @@
+"""Invites as their maker sees them: made, asked about, used, and what a person says to those who ask (profile §10)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshnode.engine import candidates
+from meshnode.engine.engine import Engine
+from meshnode.engine.invites import create_invite, may_admit, no_authority
+from meshnode.errors import MembershipError, UsageError
+from meshnode.limits import INVITE_TRIES
+from meshnode.model.frames import INVITE_ID_BYTES
+from meshnode.model.membership import Membership
+from meshnode.model.site import short_text, site_id_of, site_text
+from meshnode.node.views import CandidateView, InvitedView, InviteView
+from meshnode.store import invites
+from meshnode.store.database import Tx
+from meshnode.store.invites import StoredInvite
+
+OPEN = "open"
+
+
+def open_invite(engine: Engine, addresses: Sequence[str], ttl_ms: int, *, confirm: bool) -> InviteView:
+    """Make one, in a transaction of its own."""
+    with engine.context.transaction() as tx:
+        invite = create_invite(engine.context, tx, addrs=addresses, ttl_ms=ttl_ms, confirm=confirm)
+    return InviteView(
+        invite=invite.text(),
+        expires_ms=invite.expires_ms,
+        addresses=list(invite.addrs),
+        id=invite.invite_id.hex(),
+        confirm=confirm,
+    )
+
+
+def founder_of_mine(engine: Engine) -> bytes:
+    """The founder's public key, for who joins without an invite; MembershipError where nobody can be let in here."""
+    if not may_admit(engine.context):
+        raise MembershipError(no_authority(engine.context))
+    return engine.context.founder
+
+
+def decide(engine: Engine, named: str, *, approve: bool) -> CandidateView:
+    """Say yes or no to one that asks, in a transaction of its own."""
+    context = engine.context
+    return _view(context.transact(lambda tx: candidates.decide(context, tx, named, approve=approve)))
+
+
+def asking(tx: Tx, now_ms: int) -> list[CandidateView]:
+    """Those that ask now."""
+    return [_view(each) for each in candidates.candidates(tx, now_ms)]
+
+
+def invited(tx: Tx, membership: Membership, invite_id: str, now_ms: int) -> InvitedView:
+    """What became of the invite of this id; UsageError for what is no id."""
+    invite = invites.get(tx, _id_bytes(invite_id))
+    if invite is None:
+        return InvitedView(state="expired")  # expired ones are forgotten when another one is made
+    candidate = candidates.Candidate.of(invite)
+    who = None if candidate is None else _view(candidate)
+    if invite.consumed_by is not None:
+        return InvitedView(state="joined", who=_joined(membership, invite.consumed_by, invite))
+    if invite.tries >= INVITE_TRIES:
+        return InvitedView(state="burnt" if who is None else "denied", who=who)
+    if now_ms > invite.expires_ms:
+        return InvitedView(state="expired", who=who)
+    return InvitedView(state=OPEN if who is None else "asks", who=who)
+
+
+def _id_bytes(text: str) -> bytes:
+    try:
+        named = bytes.fromhex(text)
+    except ValueError:
+        named = b""
+    if len(named) != INVITE_ID_BYTES:
+        raise UsageError(f"{text!r} is no id of an invite: it has {2 * INVITE_ID_BYTES} hex digits")
+    return named
+
+
+def _joined(membership: Membership, public_key: bytes, invite: StoredInvite) -> CandidateView:
+    site = site_id_of(public_key)
+    member = membership.by_site.get(site)
+    name = member.name if member is not None else invite.candidate_name
+    return CandidateView(site=site_text(site), short=short_text(site), name=name, expires_ms=invite.expires_ms)
+
+
+def _view(candidate: candidates.Candidate) -> CandidateView:
+    return CandidateView(
+        site=site_text(candidate.site),
+        short=short_text(candidate.site),
+        name=candidate.name,
+        since_ms=candidate.since_ms,
+        expires_ms=candidate.expires_ms,
+    )
