@@ -16,8 +16,8 @@ from meshnode.node.api import ROWS_PER_PAGE
 from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
-    CandidateView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -25,9 +25,6 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
-    InvitedView,
-    InviteView,
-    NearbyView,
     PeerView,
     PolicyView,
     Receipt,

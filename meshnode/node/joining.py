@@ -26,8 +26,8 @@ from meshnode.node.founding import SEED_BYTES, Found, check_name, settle_joined
 from meshnode.node.home import Home
 from meshnode.node.lock import lock_alone
 from meshnode.node.pairing import Joined
+from meshnode.node.pairing_views import JoinView
 from meshnode.node.storage import wall_ms
-from meshnode.node.views import JoinView
 
 ROUND_S = 1.0  # seconds between two tries at the same address
 AGAIN_S = 0.5  # seconds before a ceremony that was not decided is begun again

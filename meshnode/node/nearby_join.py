@@ -23,8 +23,8 @@ from meshnode.node.founding import SEED_BYTES, check_name, settle_joined
 from meshnode.node.home import Home
 from meshnode.node.lock import lock_alone
 from meshnode.node.nearby_ceremony import BUSY, Ask, visit_over
+from meshnode.node.pairing_views import JoinView, NearbyDeviceView
 from meshnode.node.storage import wall_ms
-from meshnode.node.views import JoinView, NearbyDeviceView
 
 DIAL_S = 4.0  # seconds for one address to answer: there may be others
 SETTLE_S = 1.0  # seconds that a name is looked for on: another device may have the same

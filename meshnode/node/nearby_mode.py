@@ -21,9 +21,9 @@ from meshnode.net.endpoint import ALPN_NEARBY, Admission, Endpoint, EndpointConf
 from meshnode.node.local import addresses_of
 from meshnode.node.nearby import Comparison
 from meshnode.node.nearby_ceremony import BUSY, Hosting, NearbyDesk, Visit, host_over
+from meshnode.node.pairing_views import CandidateView, NearbyView
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import wall_ms
-from meshnode.node.views import CandidateView, NearbyView
 
 STRANGERS = 8  # connections in handshake: it is opened for one
 _MARGIN_S = 5.0  # seconds in which the ceremony ends by its own deadline, before the endpoint ends it

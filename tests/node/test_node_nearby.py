@@ -21,7 +21,7 @@ from meshnode.node import nearby_join
 from meshnode.node.home import Home
 from meshnode.node.nearby import Comparison
 from meshnode.node.nearby_join import pair_nearby
-from meshnode.node.views import JoinView, NearbyView
+from meshnode.node.pairing_views import JoinView, NearbyView
 
 GUEST = SiteKey.from_seed(b"a guest without a mesh anywhere ")
 

@@ -18,7 +18,7 @@ from meshnode import MeshError, Node, join
 from meshnode.engine.authority import issue_retirement
 from meshnode.engine.engine import Engine
 from meshnode.model.invite import Invite, parse_invite_untrusted
-from meshnode.node.views import JoinView
+from meshnode.node.pairing_views import JoinView
 
 
 class Asking:

@@ -10,10 +10,10 @@ import msgspec
 
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.node.api import ROWS_PER_PAGE
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
     AskedView,
     BehindView,
-    CandidateView,
     CellView,
     ChangeView,
     CheckReport,
@@ -25,9 +25,6 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
-    InvitedView,
-    InviteView,
-    NearbyView,
     PeerView,
     PolicyView,
     Receipt,
