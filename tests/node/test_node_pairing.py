@@ -282,9 +282,8 @@ async def test_a_question_that_nobody_answered_ends_with_the_invite(
     monkeypatch.setattr(ceremony, "CONFIRM_HOLD_S", 0.1)
     async with Node(tmp_path / "desk", config=loopback(name="desk")) as desk:
         view = await desk.invite(1_000, confirm=True)
-        with pytest.raises(
-            PairingError, match="nobody confirmed at the inviter while the invite lived|is used, expired"
-        ):
+        either = r"nobody confirmed at the inviter while the invite lived|is used, expired"  # whose clock says so first
+        with pytest.raises(PairingError, match=either):
             await join(tmp_path / "lap", view.invite, name="lap")
         assert (await desk.invited(view.id)).state == "expired"
         assert await desk.peers() == []
