@@ -18,7 +18,7 @@ from meshnode.cli.questions import ask_meanwhile
 from meshnode.errors import PairingError, UsageError
 from meshnode.limits import INVITE_TTL_MS
 from meshnode.node.api import Operations
-from meshnode.node.views import CandidateView, InvitedView, InviteView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView
 
 _MINUTES = INVITE_TTL_MS // 60_000
 _LONGEST_MINUTES = 7 * 24 * 60

@@ -16,7 +16,7 @@ from meshnode.cli.questions import ask
 from meshnode.errors import UsageError
 from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.site import mesh_tag, short_text
-from meshnode.node.views import JoinView
+from meshnode.node.pairing_views import JoinView
 
 _INVITE_CHARACTERS = 64 * 1024  # what is read of standard input
 

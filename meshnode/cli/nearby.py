@@ -16,7 +16,7 @@ from meshnode.cli.questions import ask_meanwhile
 from meshnode.errors import PairingError, UsageError
 from meshnode.limits import NEARBY_LONGEST_MS, NEARBY_TTL_MS
 from meshnode.node.api import Operations
-from meshnode.node.views import CandidateView, NearbyView
+from meshnode.node.pairing_views import CandidateView, NearbyView
 
 _MINUTES = NEARBY_TTL_MS // 60_000
 _LONGEST_MINUTES = NEARBY_LONGEST_MS // 60_000

@@ -14,7 +14,7 @@ from meshnode.cli.nearby import spaced
 from meshnode.cli.output import print_one, printable
 from meshnode.cli.questions import ask_meanwhile
 from meshnode.node.nearby import Comparison
-from meshnode.node.views import JoinView
+from meshnode.node.pairing_views import JoinView
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

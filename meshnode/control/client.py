@@ -17,8 +17,8 @@ from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
-    CandidateView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -26,9 +26,6 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
-    InvitedView,
-    InviteView,
-    NearbyView,
     PeerView,
     PolicyView,
     Receipt,

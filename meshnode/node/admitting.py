@@ -12,7 +12,7 @@ from meshnode.limits import INVITE_TRIES
 from meshnode.model.frames import INVITE_ID_BYTES
 from meshnode.model.membership import Membership
 from meshnode.model.site import short_text, site_id_of, site_text
-from meshnode.node.views import CandidateView, InvitedView, InviteView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView
 from meshnode.store import invites
 from meshnode.store.database import Tx
 from meshnode.store.invites import StoredInvite

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
-    CandidateView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -20,9 +20,6 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
-    InvitedView,
-    InviteView,
-    NearbyView,
     PeerView,
     PolicyView,
     Receipt,

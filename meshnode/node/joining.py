@@ -26,8 +26,8 @@ from meshnode.node.founding import SEED_BYTES, Found, check_name, settle_joined
 from meshnode.node.home import Home
 from meshnode.node.lock import lock_alone
 from meshnode.node.pairing import Joined
+from meshnode.node.pairing_views import JoinView
 from meshnode.node.storage import wall_ms
-from meshnode.node.views import JoinView
 
 ROUND_S = 1.0  # seconds between two tries at the same address
 AGAIN_S = 0.5  # seconds before a ceremony that was not decided is begun again
@@ -92,23 +92,24 @@ async def pair(
     search, undecided = _Search(invite), ""
     who = f"this one is {name!r}, site {short_text(key.site)}"
     asked = _once(tell, f"waiting for the other device, which may ask its owner: {who}")
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + timeout_s  # of looking for the inviter: a ceremony has a bound of its own
     async with _endpoint(EndpointIdentity.create(invite.mesh_id, key, wall_ms())) as endpoint, search.looking():
-        try:
-            async with asyncio.timeout(timeout_s) as patience:
-                while True:
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
                     link = await search.reach(endpoint)
-                    address = link.remote_address
-                    try:
-                        return await _ceremony(link, invite, key, name, asked), address
-                    except UnansweredError as error:
-                        undecided = str(error)
-                        if error.asked:  # a person decides: the invite's own time is the bound
-                            undecided = "nobody confirmed at the inviter while the invite lived: ask for a new one"
-                            loop = asyncio.get_running_loop()
-                            patience.reschedule(loop.time() + max(0.0, (invite.expires_ms - wall_ms()) / 1000))
-                        await asyncio.sleep(AGAIN_S)
-        except TimeoutError:
-            raise PairingError(undecided or search.unreachable()) from None
+            except TimeoutError:
+                raise PairingError(undecided or search.unreachable()) from None
+            address = link.remote_address
+            try:
+                return await _ceremony(link, invite, key, name, asked), address
+            except UnansweredError as error:
+                undecided = str(error)
+                if error.asked:  # a person decides: the invite's own time is the bound
+                    undecided = "nobody confirmed at the inviter while the invite lived: ask for a new one"
+                    deadline = clock() + max(0.0, (invite.expires_ms - wall_ms()) / 1000)
+                await asyncio.sleep(AGAIN_S)
 
 
 def _ceremony(link: Link, invite: Invite, key: SiteKey, name: str, asked: Callable[[], None]) -> Awaitable[Joined]:

@@ -12,8 +12,8 @@ from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.model.membership import Membership
 from meshnode.node import admitting
 from meshnode.node.bell import Bell
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.storage import Storage, wall_ms
-from meshnode.node.views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.store.database import Tx
 
 T = TypeVar("T")

@@ -11,18 +11,27 @@ from typing import Any, Protocol
 from meshnode.errors import CloseCode, MeshError, PairingError, ProtocolError
 from meshnode.limits import FRAME_BYTES, HANDSHAKE_S, HELLO_BYTES, NEARBY_CONFIRM_S
 from meshnode.model.nearby import NearbyEnds
+from meshnode.net.endpoint import ALPN_NEARBY, EndpointConfig
 from meshnode.node.ceremony_frames import CeremonyFrames, LinkClosedError, PairingLink
 from meshnode.node.nearby import Agreed, Comparison, Guest, Host, Named, Welcome
 
 # Reasons of a close that the other side tells its person by; whatever else comes is told as a lost link.
 DECLINED, BUSY, TOO_LATE, REFUSED = "declined", "busy", "not confirmed in time", "nearby pairing refused"
 CLOSED = "not open any more"
+STRANGERS = 8  # connections in handshake: it is opened for one
+_MARGIN_S = 5.0  # seconds in which the ceremony ends by its own deadline, before the endpoint ends it
 _FRAMES = 4  # frames taken from the other side; the ceremony has three each way
 _RETIRED = "it was retired from the mesh and cannot come back with its old key"
 _UNABLE = "this device may not let it in"
 
 Ask = Callable[[Comparison], Awaitable[bool]]
 """Shows the digits to the person here and returns their word; cancelled where the other side left meanwhile."""
+
+
+def endpoint_config() -> EndpointConfig:
+    """What either side's endpoint is for, and for how long: people take longer than the ceremony of an invite."""
+    pairing_s = HANDSHAKE_S + NEARBY_CONFIRM_S + _MARGIN_S
+    return EndpointConfig(alpns=(ALPN_NEARBY,), handshakes=STRANGERS, pairing_s=pairing_s)
 
 
 class NearbyDesk(Protocol):

@@ -22,9 +22,9 @@ from meshnode.node.bell import Bell
 from meshnode.node.founding import SEED_BYTES, check_name, settle_joined
 from meshnode.node.home import Home
 from meshnode.node.lock import lock_alone
-from meshnode.node.nearby_ceremony import BUSY, Ask, visit_over
+from meshnode.node.nearby_ceremony import BUSY, Ask, endpoint_config, visit_over
+from meshnode.node.pairing_views import JoinView, NearbyDeviceView
 from meshnode.node.storage import wall_ms
-from meshnode.node.views import JoinView, NearbyDeviceView
 
 DIAL_S = 4.0  # seconds for one address to answer: there may be others
 SETTLE_S = 1.0  # seconds that a name is looked for on: another device may have the same
@@ -137,6 +137,7 @@ async def _pair(home: Home, key: SiteKey, name: str, where: str, ask: Ask, timeo
         admit=lambda _site, _key, _alpn: Admission.REFUSED,
         on_link=lambda _link: None,
         on_notice=lambda _kind, _site, _text: None,
+        config=endpoint_config(),
     )
     try:
         link = await _reach(endpoint, addresses, expected, min(DIAL_S, timeout_s))

@@ -14,19 +14,15 @@ from typing import Any, Protocol
 import msgspec
 
 from meshnode.errors import CloseCode, MeshError, NotFoundError
-from meshnode.limits import HANDSHAKE_S, NEARBY_CONFIRM_S
 from meshnode.model.nearby import NO_MESH, NONCE_BYTES, End, NearbyEnds
 from meshnode.model.site import short_text, site_text
-from meshnode.net.endpoint import ALPN_NEARBY, Admission, Endpoint, EndpointConfig, EndpointIdentity, Link
+from meshnode.net.endpoint import Admission, Endpoint, EndpointIdentity, Link
 from meshnode.node.local import addresses_of
 from meshnode.node.nearby import Comparison
-from meshnode.node.nearby_ceremony import BUSY, Hosting, NearbyDesk, Visit, host_over
+from meshnode.node.nearby_ceremony import BUSY, Hosting, NearbyDesk, Visit, endpoint_config, host_over
+from meshnode.node.pairing_views import CandidateView, NearbyView
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import wall_ms
-from meshnode.node.views import CandidateView, NearbyView
-
-STRANGERS = 8  # connections in handshake: it is opened for one
-_MARGIN_S = 5.0  # seconds in which the ceremony ends by its own deadline, before the endpoint ends it
 
 logger = logging.getLogger("meshnode.nearby")
 
@@ -66,9 +62,6 @@ class PairingMode:
     async def open(self, ttl_ms: int) -> None:
         """Listen and announce. TransportError where no port can be had."""
         listen = self._settings.config.listen
-        config = EndpointConfig(
-            alpns=(ALPN_NEARBY,), handshakes=STRANGERS, pairing_s=HANDSHAKE_S + NEARBY_CONFIRM_S + _MARGIN_S
-        )
         self._endpoint = await Endpoint.create(
             "" if listen == "::" else listen,
             0,
@@ -76,7 +69,7 @@ class PairingMode:
             admit=lambda _site, _key, _alpn: Admission.UNKNOWN,
             on_link=self._came,
             on_notice=lambda _kind, _site, _text: None,
-            config=config,
+            config=endpoint_config(),
         )
         port = self._endpoint.port
         self._expiry = asyncio.get_running_loop().call_later(ttl_ms / 1000, self._expire)

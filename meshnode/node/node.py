@@ -35,10 +35,11 @@ from meshnode.node.memberviews import LeaveView
 from meshnode.node.nearby_mode import PairingMode
 from meshnode.node.network import Network
 from meshnode.node.overview import SOFTWARE
+from meshnode.node.pairing_views import InviteView, NearbyView
 from meshnode.node.peering import Heard, wait_result
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
-from meshnode.node.views import HOW_TO_CHOOSE, InviteView, NearbyView, PolicyView, Status, WaitResult
+from meshnode.node.views import HOW_TO_CHOOSE, PolicyView, Status, WaitResult
 from meshnode.store.database import Tx
 
 T = TypeVar("T")

@@ -12,6 +12,7 @@ import msgspec
 
 from meshnode.errors import UsageError
 from meshnode.model.policy import TableClass
+from meshnode.node.pairing_views import CandidateView
 
 Values: TypeAlias = dict[str, Any]
 """Column name to null, bool, integer, float, text or byte string (profile §4)."""
@@ -343,58 +344,6 @@ class ForgetReport(View, frozen=True, kw_only=True):
     asked: int = 0  # peers asked for what was not kept
 
 
-class InviteView(View, frozen=True, kw_only=True):
-    """An open invite. `invite` holds a secret: it is shown to the person who asked and goes nowhere else."""
-
-    invite: str
-    expires_ms: int
-    addresses: list[str] = []
-    id: str = ""  # names it without its secret (`Node.invited`)
-    confirm: bool = False  # a person is asked about whoever comes with it
-
-    def __repr__(self) -> str:
-        return f"InviteView(invite=…, expires_ms={self.expires_ms}, addresses={self.addresses}, id={self.id!r})"
-
-
-class CandidateView(View, frozen=True, kw_only=True):
-    """A device that proved to hold an invite; `name` is what it calls itself."""
-
-    site: str
-    short: str
-    name: str
-    since_ms: int = 0
-    expires_ms: int = 0  # until then somebody can say yes
-
-
-class InvitedView(View, frozen=True, kw_only=True):
-    """What became of an invite."""
-
-    state: str  # open, asks, joined, denied, burnt (by wrong proofs), expired
-    who: CandidateView | None = None  # who asks, or joined, or was denied
-
-
-class NearbyView(View, frozen=True, kw_only=True):
-    """Whether this device lets nearby ones pair without a string, and how far that is (profile §10)."""
-
-    state: str  # closed, open, asks (digits are to be compared), agreed (the other person's word is missing), joined
-    until_ms: int = 0  # while open
-    addresses: list[str] = []  # where it can be reached for that, while open
-    announced: str = ""  # `on`, or why it cannot be found by its name
-    code: str = ""  # six digits, to be equal on both screens
-    who: CandidateView | None = None  # who wants to join, or joined
-    reason: str = ""  # why it is closed and nobody joined
-
-
-class NearbyDeviceView(View, frozen=True, kw_only=True):
-    """A device on this network that was opened to nearby ones; nothing of it is proven."""
-
-    name: str
-    site: str
-    short: str
-    mesh_tag: str
-    addresses: list[str]
-
-
 class BehindView(View, frozen=True, kw_only=True):
     """A member that `wait` still waits for, and why."""
 
@@ -463,18 +412,6 @@ class FoundView(View, frozen=True, kw_only=True):
     home: str
     recovery_key: str  # the file to move away (profile §9)
     port: int
-
-
-class JoinView(View, frozen=True, kw_only=True):
-    """A mesh that this device just became a member of."""
-
-    site: str
-    short: str
-    name: str
-    mesh_tag: str
-    home: str
-    inviter: str
-    inviter_name: str
 
 
 def parse_table(text: str) -> tuple[str, str]:

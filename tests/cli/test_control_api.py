@@ -28,7 +28,8 @@ from meshnode.errors import (
 )
 from meshnode.node.config import Config
 from meshnode.node.home import Home
-from meshnode.node.views import InvitedView, RowChange, RowView
+from meshnode.node.pairing_views import InvitedView
+from meshnode.node.views import RowChange, RowView
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from support.memory_node import MemoryNode
 from meshnode.control.server import ControlServer
 from meshnode.node.config import Config
 from meshnode.node.home import Home
-from meshnode.node.views import CandidateView, InvitedView
+from meshnode.node.pairing_views import CandidateView, InvitedView
 
 LAP = CandidateView(site="cd" * 16, short="cd" * 4, name="lap\x1b[0m")
 SHOWN = "'lap\\x1b[0m' (site cdcdcdcd)"

@@ -13,7 +13,7 @@ from support.command import meshnode
 
 from meshnode.cli.logs import log_to_stderr
 from meshnode.errors import IdentityError
-from meshnode.node.views import InviteView
+from meshnode.node.pairing_views import InviteView
 from meshnode.node.words import seed_of_words, words_of
 
 INVITE = "meshnode-invite:u5qxmalenvsxg2cqi5vzihe2vylcw3jedmkf2kefazshg2lumviigvq23m4y7wd7rz7nqmy374x4"

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from cryptography.x509 import Certificate, UnrecognizedExtension
 from support.nodes import PATIENCE_S, add_notes, linked, loopback, until
 
-from meshnode import Node
+from meshnode import Node, limits
 from meshnode.engine.authority import issue_retirement, issue_role
 from meshnode.errors import CloseCode, NotFoundError, PairingError, TransportError, UsageError
 from meshnode.model.nearby import NO_MESH
 from meshnode.model.site import SiteKey
 from meshnode.net.endpoint import ALPN_NEARBY, ALPN_PAIRING, ALPN_SYNC, Admission, Endpoint, EndpointIdentity, Link
 from meshnode.net.identity import BINDING_OID, self_signed
-from meshnode.node import nearby_join
+from meshnode.node import nearby_ceremony, nearby_join, nearby_mode
 from meshnode.node.home import Home
 from meshnode.node.nearby import Comparison
 from meshnode.node.nearby_join import pair_nearby
-from meshnode.node.views import JoinView, NearbyView
+from meshnode.node.pairing_views import JoinView, NearbyView
 
 GUEST = SiteKey.from_seed(b"a guest without a mesh anywhere ")
 
@@ -305,3 +307,25 @@ async def test_an_opening_may_be_closed_at_any_moment(desk: Node, tmp_path: Path
     assert len(peers) <= 1
     assert (await desk.nearby()).state in ("closed", "joined")
     await _pairs(desk, tmp_path / "lap")
+
+
+def test_both_endpoints_wait_for_people_to_compare() -> None:
+    config = nearby_ceremony.endpoint_config()
+    assert config.pairing_s > limits.HANDSHAKE_S + limits.NEARBY_CONFIRM_S
+    assert config.keep_alive_s < config.idle_s  # nobody says anything meanwhile
+
+
+@pytest.mark.parametrize("side", [nearby_join, nearby_mode], ids=["guest", "host"])
+async def test_each_endpoint_ends_what_takes_longer_than_that(
+    desk: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: ModuleType
+) -> None:
+    short = replace(nearby_ceremony.endpoint_config(), pairing_s=0.2)
+    monkeypatch.setattr(side, "endpoint_config", lambda: short)
+
+    async def never(_: Comparison) -> bool:
+        await asyncio.Event().wait()
+        return False
+
+    guest = pairing(tmp_path / "lap", await desk.nearby_open(), never)
+    assert "took too long" in await refused(guest)
+    assert await desk.peers() == []

@@ -17,8 +17,10 @@ from support.nodes import PATIENCE_S, Process, free_port, loopback
 from meshnode import MeshError, Node, join
 from meshnode.engine.authority import issue_retirement
 from meshnode.engine.engine import Engine
+from meshnode.errors import PairingError
 from meshnode.model.invite import Invite, parse_invite_untrusted
-from meshnode.node.views import JoinView
+from meshnode.node import ceremony
+from meshnode.node.pairing_views import JoinView
 
 
 class Asking:
@@ -251,3 +253,37 @@ async def test_join_shows_whom_it_joins_and_waits_for_yes(tmp_path: Path, word: 
         assert len(await desk.peers()) == (1 if code == 0 else 0)
         silent = await meshnode("join", invite, home=tmp_path / "other")
         assert (silent.code, "not joined" in silent.err) == (2, True)
+
+
+async def test_a_person_may_take_longer_than_looking_for_the_inviter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--timeout` is of looking alone; the question lasts as long as the invite, over one link and over several."""
+    monkeypatch.setattr(ceremony, "ASKED_S", 0.0)
+    async with Node(tmp_path / "desk", config=loopback(name="desk")) as desk:
+        for name, hold_s in (("one", 15.0), ("several", 0.1)):
+            monkeypatch.setattr(ceremony, "CONFIRM_HOLD_S", hold_s)
+            told: list[str] = []
+            view = await desk.invite(confirm=True)
+            started = asyncio.get_running_loop().time()
+            lap = asyncio.create_task(join(tmp_path / name, view.invite, name=name, timeout_s=1.0, tell=told.append))
+            assert (await desk.invited(view.id, timeout_s=PATIENCE_S)).state == "asks"
+            await asyncio.sleep(started + 1.3 - asyncio.get_running_loop().time())  # past the time of looking
+            await desk.decide(name, approve=True)
+            joined = await lap
+            assert told == [
+                f"waiting for the other device, which may ask its owner: this one is {name!r}, site {joined.short}"
+            ]
+
+
+async def test_a_question_that_nobody_answered_ends_with_the_invite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ceremony, "CONFIRM_HOLD_S", 0.1)
+    async with Node(tmp_path / "desk", config=loopback(name="desk")) as desk:
+        view = await desk.invite(1_000, confirm=True)
+        either = r"nobody confirmed at the inviter while the invite lived|is used, expired"  # whose clock says so first
+        with pytest.raises(PairingError, match=either):
+            await join(tmp_path / "lap", view.invite, name="lap")
+        assert (await desk.invited(view.id)).state == "expired"
+        assert await desk.peers() == []

@@ -11,10 +11,10 @@ import msgspec
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
     AskedView,
     BehindView,
-    CandidateView,
     CellView,
     ChangeView,
     CheckReport,
@@ -26,9 +26,6 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
-    InvitedView,
-    InviteView,
-    NearbyView,
     PeerView,
     PolicyView,
     Receipt,
