@@ -12,6 +12,7 @@ import sys
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_one, printable
+from meshnode.cli.passphrase import add_passphrase_flag
 from meshnode.errors import UsageError
 from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.site import mesh_tag, short_text
@@ -28,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--name", default="", help="what other people see this device called (default: the host's name)"
     )
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to look for the inviter")
+    add_passphrase_flag(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,7 +66,7 @@ def invite_text(options: argparse.Namespace) -> tuple[str, bool]:
 async def _join(options: argparse.Namespace, text: str) -> JoinView:
     from meshnode.node.joining import join
 
-    return await join(connect.home_path(options), text, name=options.name, timeout_s=options.timeout)
+    return await join(connect.home_of(options), text, name=options.name, timeout_s=options.timeout)
 
 
 def _confirmed(invite: Invite, from_stdin: bool) -> bool:

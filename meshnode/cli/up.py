@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _up(options: argparse.Namespace) -> None:
-    home = Home(connect.home_path(options))
+    home = connect.home_of(options)
     home.prepare()
     _config(home.config, options)  # what cannot be used is said before a mesh is founded
     found = await lock_or(home.lock_path, "up", lambda: ControlClient.connect(home))
@@ -52,7 +52,7 @@ async def _up(options: argparse.Namespace) -> None:
         raise BusyError(busy_text(home.lock_path))
     if not home.founded:
         await _found(home, options)
-    home = Home.load(home.path)
+    home = Home.load(home.path, passphrase=home.passphrase)
 
     from meshnode.control.server import ControlServer
     from meshnode.node.node import Node

@@ -17,7 +17,7 @@ from meshnode.errors import PairingError, UsageError
 from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.site import short_text, site_text
 from meshnode.node.founding import SEED_BYTES, check_name
-from meshnode.node.home import INCARNATION_BYTES, Home, read_key, write_key
+from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.joining import pair
 from meshnode.node.pairing import Joined
 from meshnode.node.storage import environment, wall_ms
@@ -39,7 +39,7 @@ async def renew(home: Home, invite: str, *, name: str = "", timeout_s: float = 6
     finish_renewal(home)
     if _read(home, meta.MESH_ID) != asked.mesh_id:
         raise UsageError("the invite is of another mesh: a device of two meshes has a home for each")
-    key = write_key(home.renewed_key_path, secrets.token_bytes(SEED_BYTES))
+    key = home.write_renewed_key(secrets.token_bytes(SEED_BYTES))
     joined, address = await pair(asked, key, called, timeout_s)
     _change_over(home, asked, joined, address)
     finish_renewal(home)
@@ -55,7 +55,7 @@ def finish_renewal(home: Home) -> None:
     """
     if not home.renewed_key_path.exists() or not home.database_path.exists():
         return
-    if _read(home, meta.SITE) == read_key(home.renewed_key_path).site:
+    if _read(home, meta.SITE) == home.renewed_key().site:
         home.write_incarnation(_read(home, meta.INCARNATION))
         home.renewed_key_path.replace(home.site_key_path)
 
@@ -69,7 +69,7 @@ def _change_over(home: Home, invite: Invite, joined: Joined, address: str) -> No
     database = Database(home.database_path, sqlite=sqlite3)
     try:
         context = Engine.open(database, environment(), None).context
-        key = read_key(home.renewed_key_path)
+        key = home.renewed_key()
         become(context, key, invite.site, joined.records, secrets.token_bytes(INCARNATION_BYTES))
         with database.transaction() as tx:
             peers.worked(tx, invite.site, address, wall_ms())

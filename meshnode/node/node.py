@@ -96,7 +96,7 @@ class Node(LocalNode):
     async def _open(self) -> None:
         if not self.home.founded:
             await found(self.home, name=(self._config and self._config.name) or platform.node() or "meshnode")
-        self.home = Home.load(self.home.path)
+        self.home = Home.load(self.home.path, passphrase=self.home.passphrase)
         self._config = self._config or self.home.config
         finish_renewal(self.home)
         key = self.home.site_key()

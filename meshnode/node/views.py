@@ -391,6 +391,14 @@ class IdentityView(View, frozen=True, kw_only=True):
     asked: int = 0  # peers asked for this site's own events
 
 
+class KeysView(View, frozen=True, kw_only=True):
+    """How the keys of this home are kept."""
+
+    files: list[str]
+    protected: bool  # under a passphrase
+    keyring: bool = False  # which the system's keyring keeps as well
+
+
 class DifferenceView(View, frozen=True, kw_only=True):
     """One thing that is not what the log says."""
 
