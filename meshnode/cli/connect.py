@@ -56,7 +56,7 @@ async def reading(options: argparse.Namespace) -> AsyncIterator[Operations]:
 
 
 @asynccontextmanager
-async def writing(options: argparse.Namespace, verb: str) -> AsyncIterator[Operations]:
+async def writing(options: argparse.Namespace, verb: str, *, taking_back: bool = False) -> AsyncIterator[Operations]:
     """A node to write to: waits for the home's lock, looking for the control socket of a starting node meanwhile."""
     home = loaded_home(options)
     found = await lock_or(home.lock_path, verb, lambda: ControlClient.connect(home))
@@ -66,7 +66,7 @@ async def writing(options: argparse.Namespace, verb: str) -> AsyncIterator[Opera
     from meshnode.node.local import open_local
 
     with found:
-        async with open_local(home, writing=True) as operations:
+        async with open_local(home, writing=True, taking_back=taking_back) as operations:
             yield operations
 
 

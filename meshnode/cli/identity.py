@@ -2,6 +2,10 @@
 
 `protect` puts the keys under a passphrase, or under another one; `unprotect` takes it off.
 
+`export FILE` moves the device into one file under a passphrase: its keys, its settings and its database. From then on
+this home writes and sends nothing. `import FILE`, in a home where no node lives, makes the device go on there. Until
+then `resume` takes it back.
+
 Where two copies ran as one device, or a database was copied or restored alone, a node offers nothing to others until
 its owner chose. `resume`: this one is the device and goes on; what it lacks of its own events is asked of every peer.
 `renew INVITE`: this one becomes another device of the same mesh, with a key of its own; its rows stay, and what it had
@@ -11,18 +15,21 @@ not delivered yet goes out.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from meshnode.cli import connect
 from meshnode.cli.globals import add_globals
 from meshnode.cli.join import check_timeout, invite_text
 from meshnode.cli.output import print_one, printable
 from meshnode.cli.passphrase import new_passphrase, read_descriptor
-from meshnode.node.views import IdentityView, KeysView
+from meshnode.node.views import IdentityView, KeysView, MovedView
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    actions = parser.add_subparsers(dest="action", metavar="protect|unprotect|resume|renew", required=True)
+    actions = parser.add_subparsers(
+        dest="action", metavar="protect|unprotect|export|import|resume|renew", required=True
+    )
     protect = actions.add_parser(
         "protect", description="Put the keys under a passphrase, or under another one; stop the node first."
     )
@@ -31,6 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     protect.add_argument("--new-passphrase-fd", type=int, metavar="N", help="open descriptor on which it is read")
     unprotect = actions.add_parser("unprotect", description="Take the passphrase off the keys; stop the node first.")
+    leaving = actions.add_parser(
+        "export", description="Move the device into a file, for `import` on another one; stop the node first."
+    )
+    leaving.add_argument("file", metavar="FILE", type=Path, help="the file to write, under a passphrase")
+    coming = actions.add_parser("import", description="Make this the device that `export` put into a file.")
+    coming.add_argument("file", metavar="FILE", type=Path)
     resume = actions.add_parser("resume", description="This copy is the device: go on.")
     renew = actions.add_parser(
         "renew", description="Become another device of the mesh, by an invite; stop the node first."
@@ -38,15 +51,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     renew.add_argument("invite", metavar="INVITE", nargs="+", help="the invite, or `-` to read it from standard input")
     renew.add_argument("--name", default="", help="what other people see this device called from now on")
     renew.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to look for the inviter")
-    for each in (protect, unprotect, resume, renew):
+    for each in (protect, unprotect, leaving, coming, resume, renew):
         add_globals(each)
 
 
 def run(options: argparse.Namespace) -> int:
     """Do it, and say what is so now."""
-    done, says = {"protect": _protect, "unprotect": _unprotect, "resume": _resume, "renew": _renew}[options.action](
-        options
-    )
+    action = {
+        "protect": _protect,
+        "unprotect": _unprotect,
+        "export": _export,
+        "import": _import,
+        "resume": _resume,
+        "renew": _renew,
+    }[options.action]
+    done, says = action(options)
     if options.output in ("json", "jsonl"):
         print_one(done, options.output)
     else:
@@ -85,6 +104,42 @@ async def _unprotected(options: argparse.Namespace) -> KeysView:
         return unprotect(home)
 
 
+def _export(options: argparse.Namespace) -> tuple[MovedView, str]:
+    moved = connect.run(_exported(options))
+    return moved, (
+        f"{printable(moved.name)!r} (site {moved.short}) is in {moved.file} now, and this home writes and sends "
+        "nothing any more.\nOn the new device: `meshnode identity import FILE`, then `meshnode up`. Until that has "
+        "run, `meshnode identity resume` takes the device back."
+    )
+
+
+async def _exported(options: argparse.Namespace) -> MovedView:
+    from meshnode.node.keyfile import is_protected
+    from meshnode.node.moving import export_device
+
+    async with connect.resting(options, "identity export") as home:
+        if is_protected(home.site_key_path):
+            return export_device(home, options.file, None)
+        number = options.passphrase_fd
+        passphrase = new_passphrase() if number is None else read_descriptor(number, "--passphrase-fd")
+        return export_device(home, options.file, passphrase)
+
+
+def _import(options: argparse.Namespace) -> tuple[MovedView, str]:
+    moved = connect.run(_imported(options))
+    return moved, (
+        f"This device is {printable(moved.name)!r} now, site {moved.short}, in {moved.home}.\n"
+        f"Next: `meshnode up` runs the node. Then remove {moved.file}: who opens it is this device too."
+    )
+
+
+async def _imported(options: argparse.Namespace) -> MovedView:
+    from meshnode.node.moving import import_device
+
+    async with connect.new_home(options, "identity import") as home:
+        return import_device(home, options.file)
+
+
 def _resume(options: argparse.Namespace) -> tuple[IdentityView, str]:
     identity = connect.run(_resumed(options))
     says = f"This copy goes on as {printable(identity.name)!r} (site {identity.short})."
@@ -92,7 +147,7 @@ def _resume(options: argparse.Namespace) -> tuple[IdentityView, str]:
 
 
 async def _resumed(options: argparse.Namespace) -> IdentityView:
-    async with connect.writing(options, "identity resume") as operations:
+    async with connect.writing(options, "identity resume", taking_back=True) as operations:
         return await operations.resume()
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
 HOME_VARIABLE = "MESHNODE_HOME"
 INCARNATION_BYTES = 16  # profile §8
 DATABASE = "meshnode.db"
+IMPORT = b"import\n"  # what `unfinished` says while a device is being moved here
 
 
 def default_home() -> Path:
@@ -168,10 +169,17 @@ class Home:
         """Follow a new or renewed database."""
         write_private(self.incarnation_path, incarnation.hex().encode() + b"\n")
 
-    def begin(self) -> None:
-        """From here on the home is being made."""
+    def begin(self, making: bytes = b"") -> None:
+        """From here on the home is being made: of nothing, or of a device's file (`IMPORT`).
+
+        Keys that an import had brought before it was cut short are of no mesh that is made here otherwise.
+        """
         self.refuse_founded()
-        write_private(self.unfinished_path, b"")
+        unfinished = self.unfinished_path.read_bytes() if self.unfinished_path.exists() else b""
+        if IMPORT in (making, unfinished):
+            self.site_key_path.unlink(missing_ok=True)
+            self.recovery_key_path.unlink(missing_ok=True)
+        write_private(self.unfinished_path, making)
         for draft in self.path.glob(".*.*.[0-9]*"):  # of an attempt that was killed; they may hold a key
             draft.unlink(missing_ok=True)
 
@@ -179,6 +187,11 @@ class Home:
         """The home is whole: from here on it counts as founded."""
         self.unfinished_path.unlink()
         sync_folder(self.path)
+
+    @property
+    def moved_path(self) -> Path:
+        """There once this device was moved elsewhere (`identity export`)."""
+        return self.path / "moved"
 
     @property
     def port(self) -> int:

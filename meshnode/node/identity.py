@@ -19,6 +19,7 @@ from meshnode.model.site import short_text, site_text
 from meshnode.node.founding import SEED_BYTES, check_name
 from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.joining import pair
+from meshnode.node.moved import take_back
 from meshnode.node.pairing import Joined
 from meshnode.node.storage import environment, wall_ms
 from meshnode.node.views import IdentityView
@@ -57,6 +58,7 @@ def finish_renewal(home: Home) -> None:
         return
     if _read(home, meta.SITE) == home.renewed_key().site:
         home.write_incarnation(_read(home, meta.INCARNATION))
+        take_back(home)
         home.renewed_key_path.replace(home.site_key_path)
 
 

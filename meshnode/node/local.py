@@ -33,6 +33,7 @@ from meshnode.node.groups import GROUPS_SHOWN
 from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_value
+from meshnode.node.moved import moved, moved_text, refuse_moved, take_back
 from meshnode.node.peering import Heard, Mesh, lagging_now, peer_views, read_mesh, wait_result
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.transaction import Transaction
@@ -283,6 +284,7 @@ class LocalNode:
         incarnation = secrets.token_bytes(INCARNATION_BYTES)
         asked = await self.storage.write(lambda engine: identity.resume(engine.context, incarnation))
         await asyncio.to_thread(self.home.write_incarnation, incarnation)
+        take_back(self.home)
         await self._resumed()
         status = await self.status()
         return IdentityView(
@@ -377,7 +379,7 @@ class LocalNode:
     def _status(self, tx: Tx, heard: Mapping[bytes, Heard]) -> Status:
         mesh = self._mesh(tx, heard)
         site, member = mesh.own, mesh.membership.by_site.get(mesh.own)
-        lagging = lagging_now(mesh)
+        lagging, gone = lagging_now(mesh), moved(self.home)
         tables = reading.table_views(tx)
         events, waiting = queries.event_counts(tx)
         return Status(
@@ -400,7 +402,8 @@ class LocalNode:
             waiting=queries.held_tables(tx) if waiting else {},
             unusable={view.table: view.unusable for view in tables if view.unusable},
             open_invites=invites.open_count(tx, wall_ms()),
-            publishing=identity.may_publish(tx, self._incarnation()),
+            publishing=identity.may_publish(tx, self._incarnation()) and gone is None,
+            moved="" if gone is None else moved_text(gone),
             notices=reading.notice_views(tx),
             lagging=lagging[:GROUPS_SHOWN],
             lagging_more=max(len(lagging) - GROUPS_SHOWN, 0),
@@ -408,10 +411,15 @@ class LocalNode:
 
 
 @asynccontextmanager
-async def open_local(home: Home, *, writing: bool) -> AsyncIterator[LocalNode]:
-    """The store of a node that does not run; whoever writes holds the home's lock."""
+async def open_local(home: Home, *, writing: bool, taking_back: bool = False) -> AsyncIterator[LocalNode]:
+    """The store of a node that does not run; whoever writes holds the home's lock.
+
+    IdentityError for writing where the device was moved elsewhere, unless it is taken back.
+    """
     if writing:
         finish_renewal(home)
+    if writing and not taking_back:
+        refuse_moved(home)
     key = home.site_key() if writing else None
     storage = await asyncio.to_thread(Storage.open, home.database_path, key)
     try:

@@ -28,6 +28,7 @@ from meshnode.node.identity import finish_renewal
 from meshnode.node.keeping import keep_house
 from meshnode.node.local import SOFTWARE, LocalNode, addresses_of
 from meshnode.node.lock import LOCK_WAIT_S, HomeLock, lock_alone
+from meshnode.node.moved import refuse_moved
 from meshnode.node.network import Network
 from meshnode.node.peering import Heard, wait_result
 from meshnode.node.settings import NetworkSettings
@@ -99,6 +100,7 @@ class Node(LocalNode):
         self.home = Home.load(self.home.path, passphrase=self.home.passphrase)
         self._config = self._config or self.home.config
         finish_renewal(self.home)
+        refuse_moved(self.home)
         key = self.home.site_key()
         self._storage = await asyncio.to_thread(Storage.open, self.home.database_path, key)
         engine = self.storage.engine

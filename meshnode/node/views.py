@@ -195,6 +195,7 @@ class Status(View, frozen=True, kw_only=True):
     unusable: dict[str, str] = {}  # registered tables that take no part as they stand, and why (profile §5)
     open_invites: int = 0
     publishing: bool = True
+    moved: str = ""  # where the device was moved to, and what its owner can do here
     discovery: str = "off"  # "on", "off", or the reason why it degraded (profile §11)
     notices: list[NoticeView] = []
     lagging: list[LaggingView] = []  # groups that this node is behind in, and why; the largest gaps
@@ -397,6 +398,17 @@ class KeysView(View, frozen=True, kw_only=True):
     files: list[str]
     protected: bool  # under a passphrase
     keyring: bool = False  # which the system's keyring keeps as well
+
+
+class MovedView(View, frozen=True, kw_only=True):
+    """A device that was put into a file, or made of one."""
+
+    site: str
+    short: str
+    name: str
+    home: str
+    file: str
+    bytes: int
 
 
 class DifferenceView(View, frozen=True, kw_only=True):

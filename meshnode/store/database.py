@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -157,6 +157,17 @@ class Database:
                 f"what was deleted is gone from the tables, but another program reads the database {self.path} and "
                 "keeps its old pages: close it, and the node will try again"
             )
+
+    def copy_into(self, path: Path) -> None:
+        """Copy the database as it stands, page by page, into a file that is there and empty. StoreError where it fails.
+
+        A statement that writes it anew would need every collation and function of the application.
+        """
+        try:
+            with closing(self.sqlite.connect(str(path), isolation_level=None)) as copy:
+                self._connection.backup(copy)
+        except (self.sqlite.Error, OSError) as error:
+            raise StoreError(f"cannot copy the database {self.path} into {path}: {error}") from error
 
     def close(self) -> None:
         """Close the writing connection."""
