@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshnode.errors import MeshError
     from meshnode.node.config import Config
+    from meshnode.node.databases import open_database
     from meshnode.node.home import Home
     from meshnode.node.joining import join
     from meshnode.node.node import Node
@@ -42,6 +43,7 @@ __all__ = [
     "TableDigest",
     "WaitResult",
     "join",
+    "open_database",
 ]
 
 _ELSEWHERE = {
@@ -50,6 +52,7 @@ _ELSEWHERE = {
     "Home": "node.home",
     "join": "node.joining",
     "Node": "node.node",
+    "open_database": "node.databases",
 }
 
 

@@ -28,7 +28,7 @@ def home_path(options: argparse.Namespace) -> Path:
 
 def home_of(options: argparse.Namespace) -> Home:
     """That home, whether or not a node lives there."""
-    return Home(home_path(options), passphrase=passphrase_of(options))
+    return Home(home_path(options), passphrase=passphrase_of(options), encrypt=getattr(options, "encrypt", False))
 
 
 def loaded_home(options: argparse.Namespace) -> Home:

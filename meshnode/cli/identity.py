@@ -44,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     leaving.add_argument("file", metavar="FILE", type=Path, help="the file to write, under a passphrase")
     coming = actions.add_parser("import", description="Make this the device that `export` put into a file.")
     coming.add_argument("file", metavar="FILE", type=Path)
+    coming.add_argument("--encrypt", action="store_true", help="encrypt its database, where it is not yet")
     resume = actions.add_parser("resume", description="This copy is the device: go on.")
     renew = actions.add_parser(
         "renew", description="Become another device of the mesh, by an invite; stop the node first."

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_one, printable
-from meshnode.cli.passphrase import add_passphrase_flag
+from meshnode.cli.passphrase import add_protection_flags
 from meshnode.node.views import FoundView
 
 
@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", default="", help="what other people see this device called (default: the host's name)"
     )
-    add_passphrase_flag(parser)
+    add_protection_flags(parser)
 
 
 def run(options: argparse.Namespace) -> int:

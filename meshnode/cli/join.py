@@ -12,7 +12,7 @@ import sys
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_one, printable
-from meshnode.cli.passphrase import add_passphrase_flag
+from meshnode.cli.passphrase import add_protection_flags
 from meshnode.errors import UsageError
 from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.site import mesh_tag, short_text
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--name", default="", help="what other people see this device called (default: the host's name)"
     )
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to look for the inviter")
-    add_passphrase_flag(parser)
+    add_protection_flags(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -17,12 +17,15 @@ from meshnode.node.passphrase import Passphrase
 _BYTES = 4096  # of a line on a descriptor: more than a passphrase may have
 
 
-def add_passphrase_flag(parser: argparse.ArgumentParser) -> None:
-    """Declare the flag of every verb that makes a home."""
+def add_protection_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of every verb that makes a home."""
     parser.add_argument(
         "--passphrase",
         action="store_true",
         help="put the keys under a passphrase, which is asked for twice (with --passphrase-fd: read there)",
+    )
+    parser.add_argument(
+        "--encrypt", action="store_true", help="encrypt the database, under a key that comes from the site key"
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshnode.errors import ConfigError, IdentityError, NotFoundError, UsageError
 from meshnode.limits import DEFAULT_PORT
+from meshnode.node.cipher import sqlcipher
 from meshnode.node.config import POLICY, Config, changed_text, config_text, load_config, with_setting
 from meshnode.node.keyfile import is_protected, kept_as, read_key, write_key
 from meshnode.node.passphrase import Passphrase
@@ -42,14 +43,21 @@ def default_home() -> Path:
 class Home:
     """Paths of one node's home and what is read from and written to them.
 
-    `passphrase` opens the keys where they are under one, and is what they are put under where a node is made here.
+    `passphrase` opens the keys where they are under one, and is what they are put under where a node is made here;
+    `encrypt` says whether its database will be encrypted then.
     """
 
-    __slots__ = ("config", "passphrase", "path")
+    __slots__ = ("config", "encrypt", "passphrase", "path")
 
     def __init__(
-        self, path: str | os.PathLike[str], config: Config | None = None, *, passphrase: Passphrase | str | None = None
+        self,
+        path: str | os.PathLike[str],
+        config: Config | None = None,
+        *,
+        passphrase: Passphrase | str | None = None,
+        encrypt: bool = False,
     ) -> None:
+        self.encrypt = encrypt
         self.path = Path(path).absolute()
         self.config = load_config(self.config_path) if config is None else config
         self.passphrase = passphrase if isinstance(passphrase, Passphrase) else Passphrase(passphrase)
@@ -175,6 +183,8 @@ class Home:
         Keys that an import had brought before it was cut short are of no mesh that is made here otherwise.
         """
         self.refuse_founded()
+        if self.encrypt:
+            sqlcipher()  # where it is missing that is said before anything is made
         unfinished = self.unfinished_path.read_bytes() if self.unfinished_path.exists() else b""
         if IMPORT in (making, unfinished):
             self.site_key_path.unlink(missing_ok=True)

@@ -8,7 +8,6 @@ and the same invite may be tried again.
 from __future__ import annotations
 
 import secrets
-import sqlite3
 from contextlib import closing
 
 from meshnode.engine.engine import Engine
@@ -16,6 +15,7 @@ from meshnode.engine.identity import become
 from meshnode.errors import PairingError, UsageError
 from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.site import short_text, site_text
+from meshnode.node.databases import database_of
 from meshnode.node.founding import SEED_BYTES, check_name
 from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.joining import pair
@@ -24,8 +24,6 @@ from meshnode.node.pairing import Joined
 from meshnode.node.storage import environment, wall_ms
 from meshnode.node.views import IdentityView
 from meshnode.store import meta, peers
-from meshnode.store.database import Database
-from meshnode.store.reader import Reader
 
 
 async def renew(home: Home, invite: str, *, name: str = "", timeout_s: float = 60.0) -> IdentityView:
@@ -56,21 +54,26 @@ def finish_renewal(home: Home) -> None:
     """
     if not home.renewed_key_path.exists() or not home.database_path.exists():
         return
-    if _read(home, meta.SITE) == home.renewed_key().site:
+    key, file = home.renewed_key(), database_of(home)
+    if _read(home, meta.SITE) == key.site:
+        if file.key not in (None, key.database_key()):
+            with closing(file.writer()) as database:
+                database.rekey(key.database_key())
         home.write_incarnation(_read(home, meta.INCARNATION))
         take_back(home)
         home.renewed_key_path.replace(home.site_key_path)
 
 
 def _read(home: Home, name: str) -> bytes:
-    with closing(Reader(home.database_path, sqlite=sqlite3)) as reader, reader.snapshot() as tx:
+    with closing(database_of(home).reader()) as reader, reader.snapshot() as tx:
         return meta.read_bytes(tx, name)
 
 
 def _change_over(home: Home, invite: Invite, joined: Joined, address: str) -> None:
-    database = Database(home.database_path, sqlite=sqlite3)
+    file = database_of(home)
+    database = file.writer()
     try:
-        context = Engine.open(database, environment(), None).context
+        context = Engine.open(database, environment(file), None).context
         key = home.renewed_key()
         become(context, key, invite.site, joined.records, secrets.token_bytes(INCARNATION_BYTES))
         with database.transaction() as tx:

@@ -28,6 +28,7 @@ from meshnode.node import following, keeping, reading, syncing
 from meshnode.node.api import ROWS_PER_PAGE
 from meshnode.node.checking import check_report
 from meshnode.node.config import Config, policy_of
+from meshnode.node.databases import database_of
 from meshnode.node.explaining import explanation
 from meshnode.node.groups import GROUPS_SHOWN
 from meshnode.node.home import INCARNATION_BYTES, Home
@@ -131,7 +132,9 @@ class LocalNode:
 
     async def check(self) -> CheckReport:
         """Everything recomputed from the log, on a connection of its own: other reads go on meanwhile."""
-        return await self.storage.read_apart(lambda tx: check_report(tx, self._membership(tx)))
+        return await self.storage.read_apart(
+            lambda tx: check_report(tx, self.storage.file.sqlite, self._membership(tx))
+        )
 
     async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
         """Changes beyond `since` as they happen; a subscriber that was away too long gets every row first."""
@@ -421,7 +424,7 @@ async def open_local(home: Home, *, writing: bool, taking_back: bool = False) ->
     if writing and not taking_back:
         refuse_moved(home)
     key = home.site_key() if writing else None
-    storage = await asyncio.to_thread(Storage.open, home.database_path, key)
+    storage = await asyncio.to_thread(Storage.open, database_of(home), key)
     try:
         if writing:
             await keeping.finish_erasure(storage)

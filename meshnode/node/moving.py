@@ -22,7 +22,7 @@ from meshnode.engine.identity import may_publish
 from meshnode.errors import CodecError, IdentityError, StoreError, UsageError
 from meshnode.model.site import SiteKey, short_text, site_text
 from meshnode.node.config import load_config
-from meshnode.node.databases import database_of
+from meshnode.node.databases import database_of, encrypted_file, is_encrypted
 from meshnode.node.home import IMPORT, Home, choose_port
 from meshnode.node.identity import finish_renewal
 from meshnode.node.keyfile import is_protected, write_key
@@ -31,6 +31,7 @@ from meshnode.node.passphrase import checked
 from meshnode.node.private import sync_folder, write_private
 from meshnode.node.views import HOW_TO_CHOOSE, MovedView
 from meshnode.store import meta
+from meshnode.store.connection import encrypt_into
 from meshnode.store.schema import check_readable
 
 _MARK = b"meshnode device 1\n"
@@ -117,7 +118,7 @@ def _import(home: Home, file: Path, stream: BinaryIO) -> MovedView:
     small: dict[str, bytes] = {}
     for part in manifest.parts:
         if part.name == ROWS:
-            _take_database(home.database_path, bytes_.large(part.bytes))
+            _take_database(home, bytes_.large(part.bytes))
         else:
             small[part.name] = bytes_.small(part.bytes)
     bytes_.end()
@@ -182,9 +183,11 @@ def _write(draft: Path, pieces: Iterator[bytes], passphrase: bytes) -> int:
         return file.tell()
 
 
-def _take_database(path: Path, pieces: Iterator[bytes]) -> None:
-    for suffix in ("", "-wal", "-shm"):  # of an import that was cut short
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+def _take_database(home: Home, pieces: Iterator[bytes]) -> None:
+    path = home.database_path
+    files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
+    for left in (*files, *home.path.glob(f"{COPY}*")):  # of an import that was cut short
+        left.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         for piece in pieces:
             file.write(piece)
@@ -192,9 +195,25 @@ def _take_database(path: Path, pieces: Iterator[bytes]) -> None:
         os.fsync(file.fileno())
 
 
+def _encrypt(home: Home, key: SiteKey) -> None:
+    """Encrypt a database that came as it was."""
+    path, plain = home.database_path, home.path / f"{COPY}{os.getpid()}"
+    if not is_encrypted(path):
+        path.rename(plain)
+        file = encrypted_file(path, key)
+        assert file.key is not None
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        encrypt_into(file.sqlite, plain, path, file.key)
+        for each in home.path.glob(f"{plain.name}*"):
+            each.unlink()
+
+
 def _settle(home: Home, key: SiteKey, settings: bytes | None) -> str:
     """Settings, port and incarnation beside a database that is this device's; the device's name."""
-    with closing(database_of(home).reader()) as reader, reader.snapshot() as tx:
+    if home.encrypt:
+        _encrypt(home, key)
+    file = encrypted_file(home.database_path, key) if is_encrypted(home.database_path) else database_of(home)
+    with closing(file.reader()) as reader, reader.snapshot() as tx:
         check_readable(tx)
         if meta.read_bytes(tx, meta.SITE) != key.site:
             raise StoreError("the database in it is another device's: nothing was taken")

@@ -22,6 +22,7 @@ from meshnode.limits import INVITE_TTL_MS
 from meshnode.model.membership import Membership
 from meshnode.node.bell import Bell
 from meshnode.node.config import POLICY, Config, load_config
+from meshnode.node.databases import database_of
 from meshnode.node.founding import found
 from meshnode.node.home import Home, default_home
 from meshnode.node.identity import finish_renewal
@@ -102,7 +103,7 @@ class Node(LocalNode):
         finish_renewal(self.home)
         refuse_moved(self.home)
         key = self.home.site_key()
-        self._storage = await asyncio.to_thread(Storage.open, self.home.database_path, key)
+        self._storage = await asyncio.to_thread(Storage.open, database_of(self.home), key)
         engine = self.storage.engine
         self._said = self.home.config
         self._settings = NetworkSettings(

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from meshnode.errors import BusyError, StoreError
+from meshnode.store.connection import connect, rekey, unreadable
 
 Fault = Callable[[str], None]
 """Called with a statement or point name before it happens; a test raises from it to stop the node there."""
@@ -81,16 +82,23 @@ class Tx:
 class Database:
     """Opens the file with what durability needs: WAL and `synchronous=FULL` (an ack follows an fsync, profile §8).
 
-    `sqlite` is the DB-API module (sqlite3, or SQLCipher's). Raises StoreError when the file cannot be used.
+    `sqlite` is the DB-API module (sqlite3, or SQLCipher's with the file's `key`). Raises StoreError when the file
+    cannot be used.
     """
 
-    def __init__(self, path: Path, *, sqlite: ModuleType, fault: Fault = no_fault) -> None:
+    def __init__(self, path: Path, *, sqlite: ModuleType, key: bytes | None = None, fault: Fault = no_fault) -> None:
         self.path = path
         self.sqlite = sqlite
+        self._key = key
         self._fault = fault
         try:
-            self._connection = sqlite.connect(
-                str(path), isolation_level=None, cached_statements=STATEMENT_CACHE, check_same_thread=False
+            self._connection = connect(
+                sqlite,
+                str(path),
+                key,
+                isolation_level=None,
+                cached_statements=STATEMENT_CACHE,
+                check_same_thread=False,
             )
             self._connection.text_factory = read_text
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
@@ -101,7 +109,7 @@ class Database:
             self._connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
             self._connection.execute("PRAGMA foreign_keys = OFF")  # profile §5: rows arrive in any order
         except sqlite.DatabaseError as error:
-            raise StoreError(f"cannot open the database {path}: {error}") from error
+            raise unreadable(path, error, key) from error
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
@@ -164,10 +172,18 @@ class Database:
         A statement that writes it anew would need every collation and function of the application.
         """
         try:
-            with closing(self.sqlite.connect(str(path), isolation_level=None)) as copy:
+            with closing(connect(self.sqlite, str(path), self._key, isolation_level=None)) as copy:
                 self._connection.backup(copy)
         except (self.sqlite.Error, OSError) as error:
             raise StoreError(f"cannot copy the database {self.path} into {path}: {error}") from error
+
+    def rekey(self, key: bytes) -> None:
+        """Encrypt a file that is encrypted under another key. StoreError where it fails; then the old one opens it."""
+        try:
+            rekey(self._connection, key)
+        except self.sqlite.Error as error:
+            raise _store_error(self.path, error) from error
+        self._key = key
 
     def close(self) -> None:
         """Close the writing connection."""
