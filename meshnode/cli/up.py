@@ -52,7 +52,7 @@ async def _up(options: argparse.Namespace) -> None:
         raise BusyError(busy_text(home.lock_path))
     if not home.founded:
         await _found(home, options)
-    home = Home.load(home.path, passphrase=home.passphrase)
+    home = home.reloaded()
 
     from meshnode.control.server import ControlServer
     from meshnode.node.node import Node

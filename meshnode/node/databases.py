@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from meshnode.errors import NotFoundError, StoreError
+from meshnode.errors import StoreError
 from meshnode.node.cipher import sqlcipher
 from meshnode.node.home import Home, default_home
 from meshnode.store.connection import HEADER, connect, unreadable
@@ -66,12 +66,17 @@ def is_encrypted(path: Path) -> bool:
     return bool(begins) and begins != HEADER
 
 
-def database_of(home: Home) -> DatabaseFile:
-    """The home's database as it is; the site key is read where it is encrypted."""
+def database_of(home: Home, key: SiteKey | None = None) -> DatabaseFile:
+    """The home's database as it is; the site key is read where it is encrypted, unless the caller has it."""
     path = home.database_path
     if not is_encrypted(path):
+        if home.encrypt and home.founded and path.exists():
+            raise StoreError(
+                f"the database {path} was made without encryption: open the home without `encrypt`, or move it into a "
+                "new one by `meshnode identity export` and `meshnode identity import --encrypt`"
+            )
         return DatabaseFile(path)
-    file = encrypted_file(path, home.site_key())
+    file = encrypted_file(path, home.site_key() if key is None else key)
     if home.renewed_key_path.exists() and not file.opens():  # a renewal was cut short behind that
         return encrypted_file(path, home.renewed_key())
     return file
@@ -86,8 +91,7 @@ def open_database(home: Home | str | os.PathLike[str] | None = None, *, read_onl
     not open, StoreError where the database does not.
     """
     place = home if isinstance(home, Home) else Home(home if home is not None else default_home())
-    if not place.founded:
-        raise NotFoundError(f"there is no node in {place.path}: found a mesh with `meshnode init`, or `join` one")
+    place.refuse_empty()
     file = database_of(place)
     target = f"{file.path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
     try:

@@ -19,7 +19,7 @@ from meshnode.node.cipher import sqlcipher
 from meshnode.node.config import POLICY, Config, changed_text, config_text, load_config, with_setting
 from meshnode.node.keyfile import is_protected, kept_as, read_key, write_key
 from meshnode.node.passphrase import Passphrase
-from meshnode.node.private import refuse_open_folder, sync_folder, write_private
+from meshnode.node.private import refuse_open_file, refuse_open_folder, sync_folder, write_private
 
 if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
     from meshnode.model.site import SiteKey
@@ -65,10 +65,12 @@ class Home:
     @classmethod
     def load(cls, path: Path, *, passphrase: Passphrase | None = None) -> Home:
         """An existing node's home; raises NotFoundError that says how to make one."""
-        home = cls(path, passphrase=passphrase)
-        if not home.founded:
-            raise NotFoundError(f"there is no node in {home.path}: found a mesh with `meshnode init`, or `join` one")
-        return home
+        return cls(path, passphrase=passphrase).reloaded()
+
+    def reloaded(self) -> Home:
+        """This home with its settings as they are now; NotFoundError where no node lives here."""
+        self.refuse_empty()
+        return Home(self.path, passphrase=self.passphrase, encrypt=self.encrypt)
 
     @property
     def founded(self) -> bool:
@@ -139,13 +141,19 @@ class Home:
             raise ConfigError(f"cannot make the node's home {self.path}: {error}") from error
         refuse_open_folder(self.path)
 
+    def refuse_empty(self) -> None:
+        """Raise NotFoundError where no node lives yet."""
+        if not self.founded:
+            raise NotFoundError(f"there is no node in {self.path}: found a mesh with `meshnode init`, or `join` one")
+
     def refuse_founded(self) -> None:
         """Raise UsageError where a node lives already."""
         if self.founded:
             raise UsageError(f"there is a node in {self.path} already: choose another --home, or use this one")
 
     def site_key(self) -> SiteKey:
-        """Read the site key."""
+        """Read the site key; refused as well where others can read the one that stands above it."""
+        refuse_open_file(self.recovery_key_path)
         return self._read_key(self.site_key_path)
 
     def recovery_key(self) -> SiteKey:

@@ -49,8 +49,8 @@ def refuse_moved(home: Home) -> None:
         return
     if not _cut_short(mark):
         raise IdentityError(moved_text(mark))
+    take_back(home)  # first: without its draft the mark would count
     Path(mark.draft).unlink(missing_ok=True)
-    take_back(home)
 
 
 def mark_moved(home: Home, mark: Mark) -> None:

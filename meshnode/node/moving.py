@@ -73,7 +73,7 @@ def export_device(home: Home, file: Path, passphrase: str | None) -> MovedView:
     copy = home.path / f"{COPY}{os.getpid()}"
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        name = _copy_database(home, copy)
+        name = _copy_database(home, key, copy)
         keys = [(SITE_KEY, private_to_cose(key.seed))]
         if home.recovery_key_path.exists():
             keys.append((RECOVERY_KEY, private_to_cose(home.recovery_key().seed)))
@@ -151,14 +151,15 @@ def _rename(home: Home, draft: Path, file: Path) -> None:
         raise
 
 
-def _copy_database(home: Home, copy: Path) -> str:
+def _copy_database(home: Home, key: SiteKey, copy: Path) -> str:
     """A copy of the database for its owner alone, and the device's name."""
     os.close(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    with closing(database_of(home).reader()) as reader, reader.snapshot() as tx:
+    file = database_of(home, key)
+    with closing(file.reader()) as reader, reader.snapshot() as tx:
         check_readable(tx)
         if not may_publish(tx, home.incarnation()):
             raise IdentityError(f"this node may be a copy of the device, choose first: {HOW_TO_CHOOSE}")
-    with closing(database_of(home).writer()) as database:
+    with closing(file.writer()) as database:
         database.copy_into(copy)
     return home.config.name
 
@@ -180,7 +181,9 @@ def _write(draft: Path, pieces: Iterator[bytes], passphrase: bytes) -> int:
             file.write(piece)
         file.flush()
         os.fsync(file.fileno())
-        return file.tell()
+        size = file.tell()
+    sync_folder(draft.parent)  # its name too: that it is there says that the device did not move
+    return size
 
 
 def _take_database(home: Home, pieces: Iterator[bytes]) -> None:
@@ -212,8 +215,7 @@ def _settle(home: Home, key: SiteKey, settings: bytes | None) -> str:
     """Settings, port and incarnation beside a database that is this device's; the device's name."""
     if home.encrypt:
         _encrypt(home, key)
-    file = encrypted_file(home.database_path, key) if is_encrypted(home.database_path) else database_of(home)
-    with closing(file.reader()) as reader, reader.snapshot() as tx:
+    with closing(database_of(home, key).reader()) as reader, reader.snapshot() as tx:
         check_readable(tx)
         if meta.read_bytes(tx, meta.SITE) != key.site:
             raise StoreError("the database in it is another device's: nothing was taken")

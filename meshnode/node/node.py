@@ -98,12 +98,12 @@ class Node(LocalNode):
     async def _open(self) -> None:
         if not self.home.founded:
             await found(self.home, name=(self._config and self._config.name) or platform.node() or "meshnode")
-        self.home = Home.load(self.home.path, passphrase=self.home.passphrase)
+        self.home = self.home.reloaded()
         self._config = self._config or self.home.config
         finish_renewal(self.home)
         refuse_moved(self.home)
         key = self.home.site_key()
-        self._storage = await asyncio.to_thread(Storage.open, database_of(self.home), key)
+        self._storage = await asyncio.to_thread(Storage.open, database_of(self.home, key), key)
         engine = self.storage.engine
         self._said = self.home.config
         self._settings = NetworkSettings(

@@ -31,12 +31,18 @@ def read_private(path: Path, limit: int) -> bytes:
     try:
         with path.open("rb") as file:
             if os.name == "posix" and os.fstat(file.fileno()).st_mode & _OTHERS:
-                raise IdentityError(f"{path} can be read by others: `chmod 600 {path}`, and think of who saw it")
+                raise _readable(path)
             return file.read(limit)
     except FileNotFoundError as error:
         raise NotFoundError(f"{path} is missing") from error
     except OSError as error:
         raise IdentityError(f"cannot read the key file {path}: {error}") from error
+
+
+def refuse_open_file(path: Path) -> None:
+    """IdentityError where others can read a file that is there."""
+    if os.name == "posix" and path.exists() and path.stat().st_mode & _OTHERS:
+        raise _readable(path)
 
 
 def refuse_open_folder(folder: Path) -> None:
@@ -46,6 +52,10 @@ def refuse_open_folder(folder: Path) -> None:
             f"the folder {folder} is open to others, and a node keeps its keys there: `chmod 700 {folder}`, "
             "or choose another --home"
         )
+
+
+def _readable(path: Path) -> IdentityError:
+    return IdentityError(f"{path} can be read by others: `chmod 600 {path}`, and think of who saw it")
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,11 +1,12 @@
 """The keys of a home go under a passphrase, under another one, or under none; the home is locked and no node runs.
 
-The recovery key, where it was left in the home, goes first: after a crash between the two the same can be done again.
+The site key goes last: after a crash before that, the same can be done again.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 from meshnode.errors import IdentityError, MeshError
 from meshnode.model.site import SiteKey, site_text
@@ -34,13 +35,13 @@ def _rewrite(home: Home, passphrase: str | None, *, keyring: bool) -> KeysView:
     secret = None if passphrase is None else checked(passphrase)
     finish_renewal(home)
     key, before = home.site_key(), kept_as(home.site_key_path)
-    recovery = _recovery(home, passphrase) if home.recovery_key_path.exists() else None
+    beside = [path for path in (home.recovery_key_path, home.renewed_key_path) if path.exists()]
+    others = [(path, _opened(home, path, passphrase)) for path in beside]
     entry = site_text(key.site) if keyring else None
     if entry is not None and passphrase is not None:
         oskeyring.keep(entry, passphrase)
-    if recovery is not None:
-        write_key(home.recovery_key_path, recovery.seed, secret, entry)
-    write_key(home.site_key_path, key.seed, secret, entry)
+    for path, each in (*others, (home.site_key_path, key)):
+        write_key(path, each.seed, secret, entry)
     if secret is None:
         home.passphrase.forget()
     else:
@@ -48,14 +49,16 @@ def _rewrite(home: Home, passphrase: str | None, *, keyring: bool) -> KeysView:
     if before is not None and before != entry:
         with suppress(MeshError):  # what it keeps opens nothing any more
             oskeyring.drop(before)
-    files = [home.site_key_path] if recovery is None else [home.recovery_key_path, home.site_key_path]
-    return KeysView(files=[str(each) for each in files], protected=secret is not None, keyring=keyring)
+    files = [str(path) for path in (*beside, home.site_key_path)]
+    return KeysView(files=files, protected=secret is not None, keyring=keyring)
 
 
-def _recovery(home: Home, passphrase: str | None) -> SiteKey:
-    """The recovery key, which an attempt that was cut short may have put under the new passphrase already."""
-    path = home.recovery_key_path
+def _opened(home: Home, path: Path, passphrase: str | None) -> SiteKey:
+    """A key beside the site key, which an attempt that was cut short may have put under the new passphrase already."""
     if passphrase is not None and is_protected(path):
         with suppress(IdentityError):
             return read_key(path, Passphrase(passphrase))
-    return home.recovery_key()
+    try:
+        return read_key(path, home.passphrase)
+    except IdentityError as error:
+        raise IdentityError(f"{error}; or move it to a safe place off this device first") from error

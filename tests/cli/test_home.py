@@ -51,6 +51,14 @@ def test_a_key_that_others_can_read_is_refused(home: Home) -> None:
         home.site_key()
 
 
+def test_a_recovery_key_that_others_can_read_is_refused_as_well(home: Home) -> None:
+    home.write_site_key(SEED)
+    home.write_recovery_key(bytes(32))
+    home.recovery_key_path.chmod(0o604)
+    with pytest.raises(IdentityError, match=r"recovery\.key can be read by others: `chmod 600"):
+        home.site_key()
+
+
 def test_a_folder_that_others_can_enter_is_refused(home: Home) -> None:
     home.write_site_key(SEED)
     home.path.chmod(0o750)

@@ -208,6 +208,21 @@ async def test_an_embedded_node_takes_it_with_its_home(tmp_path: Path) -> None:
     assert SAID not in repr(Home(tmp_path, passphrase=SAID).passphrase)
 
 
+async def test_no_key_beside_the_site_key_is_left_as_it_was(tmp_path: Path) -> None:
+    """A renewal that did not reach its inviter leaves a key for its next try."""
+    async with Node(tmp_path / "n", config=loopback()):
+        pass
+    home = NodeHome(tmp_path / "n")
+    new = home.write_renewed_key(bytes(range(32)))
+    protect(home, SAID)
+    assert all(is_protected(path) for path in home.path.glob("*.key*"))
+    assert NodeHome(home.path, passphrase=SAID).renewed_key() == new
+    keyfile.write_key(home.recovery_key_path, bytes(32), b"its own")
+    with pytest.raises(IdentityError, match=r"recovery\.key is under another passphrase.* safe place"):
+        protect(NodeHome(home.path, passphrase=SAID), OTHER)
+    assert NodeHome(home.path, passphrase=SAID).renewed_key() == new
+
+
 async def test_protecting_that_is_cut_short_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Node(tmp_path / "n", config=loopback()):
         pass

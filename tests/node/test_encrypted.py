@@ -293,6 +293,17 @@ async def test_an_applications_plain_database_is_not_encrypted_behind_its_back(t
         assert app.execute("SELECT name FROM sqlite_master").fetchall() == [("own",)]
 
 
+async def test_a_home_that_was_made_plain_is_not_taken_for_encrypted(tmp_path: Path) -> None:
+    async with Node(tmp_path / "n", config=loopback()):
+        pass
+    home = Home(tmp_path / "n", encrypt=True)
+    with pytest.raises(StoreError, match="without encryption"):
+        async with Node(home, config=loopback()):
+            pass
+    with pytest.raises(StoreError, match="without encryption"):
+        open_database(home)
+
+
 def test_a_backup_is_opened_by_the_key_and_by_nothing_else(tmp_path: Path) -> None:
     key = SiteKey.from_seed(bytes(32)).database_key()
     with closing(Database(tmp_path / "e.db", sqlite=sqlcipher, key=key)) as database:

@@ -238,7 +238,8 @@ async def dies(place: str, count: int, what: str, home: Path, file: Path) -> Non
         ("moving.seal", 1, False),
         ("moving.mark_moved", 1, False),
         ("Path.rename", 1, False),  # marked, and the file has no name yet
-        ("moving.sync_folder", 1, True),
+        ("moving.sync_folder", 1, False),
+        ("moving.sync_folder", 2, True),
     ],
 )
 async def test_killed_while_it_leaves_the_device_lives_in_one_place(
@@ -262,6 +263,24 @@ async def test_killed_while_it_leaves_the_device_lives_in_one_place(
         export_device(Home(old), file, WORD)
         taken(tmp_path / "new", file)
         assert await titles(tmp_path / "new") == ["kept", "new"]
+
+
+async def test_and_killed_again_while_it_cleans_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, file = tmp_path / "old", tmp_path / "file"
+    await device(old)
+    await dies("Path.rename", 1, "export", old, file)
+    wanted = Path.unlink
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        wanted(path, missing_ok)
+        if path == old / "moved" or path.name.startswith(".file."):
+            raise RuntimeError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", unlink)
+        with pytest.raises(RuntimeError, match="killed"):
+            await titles(old)
+    assert await titles(old) == ["kept", "new"]
 
 
 @pytest.mark.parametrize(
