@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshnode.errors import MeshError
     from meshnode.node.config import Config
+    from meshnode.node.databases import open_database
     from meshnode.node.home import Home
     from meshnode.node.joining import join
     from meshnode.node.memberviews import LeaveView, MemberView, RecordView
@@ -46,6 +47,7 @@ __all__ = [
     "TableDigest",
     "WaitResult",
     "join",
+    "open_database",
 ]
 
 _ELSEWHERE = {
@@ -57,6 +59,7 @@ _ELSEWHERE = {
     "MemberView": "node.memberviews",
     "RecordView": "node.memberviews",
     "Node": "node.node",
+    "open_database": "node.databases",
 }
 
 

@@ -6,11 +6,21 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict
 
-from meshnode.errors import UsageError
+from meshnode.cli.passphrase import asked, read_descriptor
+from meshnode.errors import IdentityError, UsageError
 from meshnode.model.site import parse_site
+from meshnode.node.keyfile import is_protected, kept_as
 from meshnode.node.memberviews import MemberView
 from meshnode.node.naming import Known, site_called
+
+
+class Recovery(TypedDict):
+    """By which file the recovery key signs, as the operations take it."""
+
+    recovery: str | None
+    passphrase: str | None
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
@@ -21,11 +31,36 @@ def add_yes(parser: argparse.ArgumentParser) -> None:
 def add_recovery(parser: argparse.ArgumentParser) -> None:
     """The flag by which the recovery key signs instead of this device's own key."""
     parser.add_argument("--recovery", metavar="FILE", help="sign with the recovery key in this file instead")
+    parser.add_argument(
+        "--recovery-passphrase-fd",
+        type=int,
+        metavar="N",
+        help="open descriptor on which the passphrase of that file is read (default: ask at the terminal)",
+    )
 
 
-def recovery_path(options: argparse.Namespace) -> str | None:
-    """The file, named so that a node which runs in another folder finds it: the key itself is sent nowhere."""
-    return None if options.recovery is None else str(Path(options.recovery).expanduser().absolute())
+def recovery_of(options: argparse.Namespace) -> Recovery:
+    """The file, named so that a node which runs in another folder finds it, and what it is under, if anything."""
+    if options.recovery is None:
+        return {"recovery": None, "passphrase": None}
+    path = Path(options.recovery).expanduser().absolute()
+    return {"recovery": str(path), "passphrase": _passphrase(path, options.recovery_passphrase_fd)}
+
+
+def _passphrase(path: Path, descriptor: int | None) -> str | None:
+    if not is_protected(path):
+        return None
+    if descriptor is not None:
+        return read_descriptor(descriptor, "--recovery-passphrase-fd")
+    if kept_as(path) is not None:
+        return None  # the keyring has it
+    answer = asked(f"Passphrase of {path}: ")
+    if answer is None:
+        raise IdentityError(
+            f"{path} is under a passphrase: run this at a terminal, or let `--recovery-passphrase-fd N` name an open "
+            "descriptor that it can be read from"
+        )
+    return answer
 
 
 def require_yes(options: argparse.Namespace, question: str) -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from meshnode.cli.passphrase import passphrase_of
 from meshnode.control.client import ControlClient
 from meshnode.errors import UsageError
 from meshnode.node.api import Operations
@@ -25,6 +26,16 @@ def home_path(options: argparse.Namespace) -> Path:
     return Path(options.home) if options.home else default_home()
 
 
+def home_of(options: argparse.Namespace) -> Home:
+    """That home, whether or not a node lives there."""
+    return Home(home_path(options), passphrase=passphrase_of(options), encrypt=getattr(options, "encrypt", False))
+
+
+def loaded_home(options: argparse.Namespace) -> Home:
+    """That home, with a node."""
+    return Home.load(home_path(options), passphrase=passphrase_of(options))
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a verb's coroutine to its end."""
     return asyncio.run(work)
@@ -33,7 +44,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 @asynccontextmanager
 async def reading(options: argparse.Namespace) -> AsyncIterator[Operations]:
     """A node to read from: takes no lock."""
-    home = Home.load(home_path(options))
+    home = loaded_home(options)
     running = await ControlClient.connect(home)
     if running is not None:
         yield running
@@ -45,9 +56,9 @@ async def reading(options: argparse.Namespace) -> AsyncIterator[Operations]:
 
 
 @asynccontextmanager
-async def writing(options: argparse.Namespace, verb: str) -> AsyncIterator[Operations]:
+async def writing(options: argparse.Namespace, verb: str, *, taking_back: bool = False) -> AsyncIterator[Operations]:
     """A node to write to: waits for the home's lock, looking for the control socket of a starting node meanwhile."""
-    home = Home.load(home_path(options))
+    home = loaded_home(options)
     found = await lock_or(home.lock_path, verb, lambda: ControlClient.connect(home))
     if isinstance(found, ControlClient):
         yield found
@@ -55,14 +66,22 @@ async def writing(options: argparse.Namespace, verb: str) -> AsyncIterator[Opera
     from meshnode.node.local import open_local
 
     with found:
-        async with open_local(home, writing=True) as operations:
+        async with open_local(home, writing=True, taking_back=taking_back) as operations:
             yield operations
+
+
+@asynccontextmanager
+async def resting(options: argparse.Namespace, verb: str) -> AsyncIterator[Home]:
+    """A home, locked: no node runs there, and none starts meanwhile."""
+    home = loaded_home(options)
+    with await lock_alone(home.lock_path, verb):
+        yield home
 
 
 @asynccontextmanager
 async def new_home(options: argparse.Namespace, verb: str) -> AsyncIterator[Home]:
     """A home in which no node lives yet, locked while a mesh is founded or joined in it."""
-    home = Home(home_path(options))
+    home = home_of(options)
     home.refuse_founded()
     home.prepare()
     with await lock_alone(home.lock_path, verb):

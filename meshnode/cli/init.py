@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import platform
-from pathlib import Path
+from collections.abc import Sequence
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_one, printable
+from meshnode.cli.passphrase import add_protection_flags
 from meshnode.node.views import FoundView
 
 
@@ -16,24 +17,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", default="", help="what other people see this device called (default: the host's name)"
     )
+    add_protection_flags(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Found it, and say what to do next."""
-    found = connect.run(_found(options))
+    found, words = connect.run(_found(options))
     if options.output in ("json", "jsonl"):
         print_one(found, options.output)
         return 0
     print(founded_text(found))
-    print("\nOr write these words down, they are the same key:\n" + _words(found))
+    print("\nOr write these words down, they are the same key:\n" + _lines(words))
     return 0
 
 
-async def _found(options: argparse.Namespace) -> FoundView:
+async def _found(options: argparse.Namespace) -> tuple[FoundView, list[str]]:
+    """What was founded, and the recovery key as words."""
     from meshnode.node.founding import found
+    from meshnode.node.words import words_of
 
     async with connect.new_home(options, "init") as home:
-        return await found(home, name=options.name or platform.node() or "meshnode")
+        view = await found(home, name=options.name or platform.node() or "meshnode")
+        return view, words_of(home.recovery_key().seed)
 
 
 def founded_text(found: FoundView) -> str:
@@ -46,10 +51,6 @@ def founded_text(found: FoundView) -> str:
     )
 
 
-def _words(found: FoundView) -> str:
-    """The recovery key as words, a few to a line."""
-    from meshnode.node.home import read_key
-    from meshnode.node.words import words_of
-
-    words = words_of(read_key(Path(found.recovery_key)).seed)
+def _lines(words: Sequence[str]) -> str:
+    """A few to a line."""
     return "\n".join("  " + " ".join(words[at : at + 6]) for at in range(0, len(words), 6))

@@ -12,6 +12,7 @@ import sys
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_one, printable
+from meshnode.cli.passphrase import add_protection_flags
 from meshnode.cli.questions import ask
 from meshnode.errors import UsageError
 from meshnode.model.invite import Invite, parse_invite_untrusted
@@ -29,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--name", default="", help="what other people see this device called (default: the host's name)"
     )
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to look for the inviter")
+    add_protection_flags(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -68,7 +70,7 @@ def invite_text(options: argparse.Namespace) -> tuple[str, bool]:
 async def _join(options: argparse.Namespace, text: str) -> JoinView:
     from meshnode.node.joining import join
 
-    home = connect.home_path(options)
+    home = connect.home_of(options)
     return await join(home, text, name=options.name, timeout_s=options.timeout, tell=tell)
 
 

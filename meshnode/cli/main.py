@@ -15,10 +15,12 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
+from meshnode.cli.globals import add_globals
 from meshnode.errors import MembershipError, MeshError, UsageError
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 DEBUG_VARIABLE = "MESHNODE_DEBUG"
+_WITH_VALUE = ("--home", "--output", "--passphrase-fd")
 
 _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("init", "init", "found a mesh on this device"),
@@ -97,7 +99,7 @@ def _run(arguments: list[str]) -> int:
     module = _verb_module(verb)
     parser = Parser(prog=f"meshnode {verb}", description=module.__doc__, allow_abbrev=False)
     module.configure(parser)
-    _add_globals(parser)
+    add_globals(parser)
     parser.parse_args(tail, options)
     return int(module.run(options))
 
@@ -106,7 +108,7 @@ def _split(arguments: list[str]) -> tuple[list[str], str | None, list[str]]:
     """Options before the verb, the verb, and the rest: only then is it known whose parser reads the rest."""
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
-        at += 2 if arguments[at] in ("--home", "--output") else 1
+        at += 2 if arguments[at] in _WITH_VALUE else 1
     if at >= len(arguments):
         return arguments, None, []
     return arguments[:at], arguments[at], arguments[at + 1 :]
@@ -124,17 +126,8 @@ def _main_parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    _add_globals(parser, defaults=True)
+    add_globals(parser, defaults=True)
     return parser
-
-
-def _add_globals(parser: Parser, *, defaults: bool = False) -> None:
-    """Accepted before and after the verb; after it, an absent option leaves what was said before it."""
-    absent = None if defaults else argparse.SUPPRESS
-    parser.add_argument(
-        "--home", metavar="DIR", default=absent, help="the node's folder (default: $MESHNODE_HOME, or the platform's)"
-    )
-    parser.add_argument("--output", choices=("table", "json", "jsonl"), default=absent, help="form of what is printed")
 
 
 class _Version(argparse.Action):

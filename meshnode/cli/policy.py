@@ -10,6 +10,7 @@ import argparse
 from typing import Any
 
 from meshnode.cli import connect
+from meshnode.cli.globals import add_globals
 from meshnode.cli.output import print_one
 from meshnode.errors import UsageError
 from meshnode.node.views import PolicyView
@@ -29,8 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     change.add_argument("setting", metavar="KEY", help="scope, replicate_raw_ingress or replay_budget_days")
     change.add_argument("values", nargs="*", metavar="VALUE")
     for each in (show, change):
-        each.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS)
-        each.add_argument("--output", choices=("table", "json", "jsonl"), default=argparse.SUPPRESS)
+        add_globals(each)
 
 
 def run(options: argparse.Namespace) -> int:

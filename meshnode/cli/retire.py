@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from meshnode.cli import connect
-from meshnode.cli.asking import add_recovery, add_yes, member_called, recovery_path, require_yes
+from meshnode.cli.asking import add_recovery, add_yes, member_called, recovery_of, require_yes
 from meshnode.cli.evict import time_ms
 from meshnode.cli.output import print_one, printable
 from meshnode.node.memberviews import MemberView, RecordView
@@ -59,4 +59,4 @@ async def _member(options: argparse.Namespace) -> MemberView:
 
 async def _retire(options: argparse.Namespace, member: MemberView, at_ms: int | None) -> RecordView:
     async with connect.writing(options, "retire") as operations:
-        return await operations.retire(member.site, at_ms=at_ms, recovery=recovery_path(options))
+        return await operations.retire(member.site, at_ms=at_ms, **recovery_of(options))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from meshnode.cli import connect
-from meshnode.cli.asking import add_recovery, recovery_path
+from meshnode.cli.asking import add_recovery, recovery_of
 from meshnode.cli.output import print_one, printable
 from meshnode.node.memberviews import RecordView
 
@@ -36,4 +36,4 @@ _ARTICLE = {"authority": "an authority", "member": "a member", "reader": "a read
 
 async def _role(options: argparse.Namespace) -> RecordView:
     async with connect.writing(options, "role") as operations:
-        return await operations.set_role(options.site, options.role, recovery=recovery_path(options))
+        return await operations.set_role(options.site, options.role, **recovery_of(options))

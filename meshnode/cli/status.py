@@ -41,7 +41,9 @@ def _print(status: Status) -> None:
         print(f"events that wait until table {cell(table)} {until}: {events}")
     if status.running:
         print(f"discovery: {printable(status.discovery)}" if status.online else "cut off: it has no links on purpose")
-    if not status.publishing:
+    if status.moved:
+        print(f"Nothing is written or sent here: {printable(status.moved)}.")
+    elif not status.publishing:
         print(f"This node publishes nothing, since another copy of it may run: {HOW_TO_CHOOSE}.")
     for warning in status.warnings:
         print(f"Warning: {printable(warning)}.")

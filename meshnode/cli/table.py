@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 
 from meshnode.cli import connect
+from meshnode.cli.globals import add_globals
 from meshnode.cli.output import print_many, print_one
 from meshnode.errors import UsageError
 from meshnode.node.views import PolicyView, TableView, parse_class, parse_table
@@ -28,8 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     classing.add_argument("table_class", metavar="CLASS", help="shared, raw or private")
     listing = actions.add_parser("list", description="List the tables that take part in the mesh.")
     for each in (add, classing, listing):
-        each.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS)
-        each.add_argument("--output", choices=("table", "json", "jsonl"), default=argparse.SUPPRESS)
+        add_globals(each)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _up(options: argparse.Namespace) -> None:
-    home = Home(connect.home_path(options))
+    home = connect.home_of(options)
     home.prepare()
     _config(home.config, options)  # what cannot be used is said before a mesh is founded
     found = await lock_or(home.lock_path, "up", lambda: ControlClient.connect(home))
@@ -53,7 +53,7 @@ async def _up(options: argparse.Namespace) -> None:
     if not home.founded:
         home.refuse_joining()
         await _found(home, options)
-    home = Home.load(home.path)
+    home = home.reloaded()
 
     from meshnode.control.server import ControlServer
     from meshnode.node.node import Node

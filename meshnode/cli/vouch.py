@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from meshnode.cli import connect
-from meshnode.cli.asking import add_recovery, recovery_path
+from meshnode.cli.asking import add_recovery, recovery_of
 from meshnode.cli.output import print_one, printable
 from meshnode.node.memberviews import RecordView
 
@@ -32,4 +32,4 @@ def run(options: argparse.Namespace) -> int:
 
 async def _vouch(options: argparse.Namespace) -> RecordView:
     async with connect.writing(options, "vouch") as operations:
-        return await operations.vouch(options.site, name=options.name, recovery=recovery_path(options))
+        return await operations.vouch(options.site, name=options.name, **recovery_of(options))

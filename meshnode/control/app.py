@@ -92,9 +92,18 @@ def _of_tables(operations: Operations, api: _Api) -> dict[str, Handler]:
 def _of_members(operations: Operations) -> dict[str, Handler]:
     return {
         "members": _answer(asked.NoArguments, lambda _: operations.members()),
-        "vouch": _answer(asked.Vouch, lambda a: operations.vouch(a.subject, name=a.name, recovery=a.recovery)),
-        "set-role": _answer(asked.SetRole, lambda a: operations.set_role(a.subject, a.role, recovery=a.recovery)),
-        "retire": _answer(asked.Retire, lambda a: operations.retire(a.subject, at_ms=a.at_ms, recovery=a.recovery)),
+        "vouch": _answer(
+            asked.Vouch,
+            lambda a: operations.vouch(a.subject, name=a.name, recovery=a.recovery, passphrase=a.passphrase),
+        ),
+        "set-role": _answer(
+            asked.SetRole,
+            lambda a: operations.set_role(a.subject, a.role, recovery=a.recovery, passphrase=a.passphrase),
+        ),
+        "retire": _answer(
+            asked.Retire,
+            lambda a: operations.retire(a.subject, at_ms=a.at_ms, recovery=a.recovery, passphrase=a.passphrase),
+        ),
         "leave": _answer(asked.Leave, lambda a: operations.leave(timeout_s=min(a.timeout_s, LEAVE_S))),
     }
 

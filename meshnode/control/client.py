@@ -200,14 +200,26 @@ class ControlClient:
     async def members(self) -> list[MemberView]:
         return await self._call("members", asked.NoArguments(), list[MemberView])
 
-    async def vouch(self, subject: str, *, name: str = "", recovery: str | None = None) -> RecordView:
-        return await self._call("vouch", asked.Vouch(subject=subject, name=name, recovery=recovery), RecordView)
+    async def vouch(
+        self, subject: str, *, name: str = "", recovery: str | None = None, passphrase: str | None = None
+    ) -> RecordView:
+        return await self._call(
+            "vouch", asked.Vouch(subject=subject, name=name, recovery=recovery, passphrase=passphrase), RecordView
+        )
 
-    async def set_role(self, subject: str, role: str, *, recovery: str | None = None) -> RecordView:
-        return await self._call("set-role", asked.SetRole(subject=subject, role=role, recovery=recovery), RecordView)
+    async def set_role(
+        self, subject: str, role: str, *, recovery: str | None = None, passphrase: str | None = None
+    ) -> RecordView:
+        return await self._call(
+            "set-role", asked.SetRole(subject=subject, role=role, recovery=recovery, passphrase=passphrase), RecordView
+        )
 
-    async def retire(self, subject: str, *, at_ms: int | None = None, recovery: str | None = None) -> RecordView:
-        return await self._call("retire", asked.Retire(subject=subject, at_ms=at_ms, recovery=recovery), RecordView)
+    async def retire(
+        self, subject: str, *, at_ms: int | None = None, recovery: str | None = None, passphrase: str | None = None
+    ) -> RecordView:
+        return await self._call(
+            "retire", asked.Retire(subject=subject, at_ms=at_ms, recovery=recovery, passphrase=passphrase), RecordView
+        )
 
     async def leave(self, *, timeout_s: float = LEAVE_S) -> LeaveView:
         return await self._call("leave", asked.Leave(timeout_s=timeout_s), LeaveView)

@@ -180,6 +180,7 @@ class Vouch(Arguments, frozen=True, kw_only=True):
     subject: str
     name: str = ""
     recovery: str | None = None  # the file: a key never crosses this API
+    passphrase: str | None = None  # of that file
 
 
 class SetRole(Arguments, frozen=True, kw_only=True):
@@ -188,6 +189,7 @@ class SetRole(Arguments, frozen=True, kw_only=True):
     subject: str
     role: str
     recovery: str | None = None
+    passphrase: str | None = None
 
 
 class Retire(Arguments, frozen=True, kw_only=True):
@@ -196,6 +198,7 @@ class Retire(Arguments, frozen=True, kw_only=True):
     subject: str
     at_ms: int | None = None
     recovery: str | None = None
+    passphrase: str | None = None
 
 
 class Leave(Arguments, frozen=True, kw_only=True):

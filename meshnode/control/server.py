@@ -18,7 +18,8 @@ from meshnode.control.address import unix_socket_usable
 from meshnode.control.app import control_app
 from meshnode.errors import ConfigError
 from meshnode.node.api import Operations
-from meshnode.node.home import Home, write_private
+from meshnode.node.home import Home
+from meshnode.node.private import write_private
 
 SHUTDOWN_S = 2  # seconds that requests get to finish when the node stops
 _BACKLOG = 64  # connections waiting to be accepted

@@ -11,6 +11,7 @@ from meshnode.errors import IdentityError
 SITE_BYTES = 16
 MESH_ID_BYTES = 16
 MESH_TAG_BYTES = 8
+_DATABASE_CONTEXT = "meshnode 2026 database key v1"
 _TAG_CONTEXT = "meshnode 2026 mesh tag v1"
 _HEX_DIGITS = frozenset("0123456789abcdef")
 
@@ -62,6 +63,10 @@ class SiteKey:
     def seed(self) -> bytes:
         """What the key is kept as on disk."""
         return self.secret[: ed25519.SEED_BYTES]
+
+    def database_key(self) -> bytes:
+        """The key of this device's database, where that is encrypted."""
+        return derive_key(_DATABASE_CONTEXT, self.seed)
 
     def sign(self, message: bytes) -> bytes:
         """The signature of `message` by this site."""

@@ -188,19 +188,26 @@ class Operations(Protocol):
         """Every device that is or was a member, this one included: authorities by seniority first (profile §9)."""
         ...
 
-    async def vouch(self, subject: str, *, name: str = "", recovery: str | None = None) -> RecordView:
+    async def vouch(
+        self, subject: str, *, name: str = "", recovery: str | None = None, passphrase: str | None = None
+    ) -> RecordView:
         """Let a device in by its public key (64 hex digits), or by id or name one whose vouch counts no more.
 
-        Here and below `recovery` is the file of the recovery key, which then signs instead of this device; a device is
-        named by its site id, long or short, or its name. MembershipError where the record would have no effect.
+        Here and below `recovery` is the file of the recovery key, which then signs instead of this device, `passphrase`
+        what that file is under; a device is named by its site id, long or short, or its name.
+        MembershipError where the record would have no effect.
         """
         ...
 
-    async def set_role(self, subject: str, role: str, *, recovery: str | None = None) -> RecordView:
+    async def set_role(
+        self, subject: str, role: str, *, recovery: str | None = None, passphrase: str | None = None
+    ) -> RecordView:
         """Make a member an `authority`, a `member` or a `reader` from now on."""
         ...
 
-    async def retire(self, subject: str, *, at_ms: int | None = None, recovery: str | None = None) -> RecordView:
+    async def retire(
+        self, subject: str, *, at_ms: int | None = None, recovery: str | None = None, passphrase: str | None = None
+    ) -> RecordView:
         """End a member at a time that is over, by default now.
 
         Its links close, what it wrote later is dropped and taken back on every node, and its key is refused for ever.

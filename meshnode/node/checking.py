@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+from types import ModuleType
 
 from meshnode.engine.check import check_store
 from meshnode.model.membership import Membership
@@ -10,9 +10,9 @@ from meshnode.node.views import CheckReport, DifferenceView
 from meshnode.store.database import Tx
 
 
-def check_report(tx: Tx, membership: Membership) -> CheckReport:
+def check_report(tx: Tx, sqlite: ModuleType, membership: Membership) -> CheckReport:
     """Recompute rows and clocks from the log; signatures are verified under the keys of `membership`."""
-    found = check_store(tx, sqlite3, membership.key_of)
+    found = check_store(tx, sqlite, membership.key_of)
     return CheckReport(
         events=found.events,
         tables=found.tables,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,11 @@ from meshnode.errors import PairingError, StoreError, UsageError
 from meshnode.limits import LABEL_BYTES
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
 from meshnode.node.config import Config
+from meshnode.node.databases import DatabaseFile, database_of, encrypted_file, is_encrypted
 from meshnode.node.home import DATABASE, INCARNATION_BYTES, Home, choose_port
 from meshnode.node.storage import environment
 from meshnode.node.views import FoundView
 from meshnode.store import meta, peers, schema
-from meshnode.store.database import Database
 
 SEED_BYTES = 32
 MESH_ID_BYTES = 16  # profile §3
@@ -78,12 +77,12 @@ def settle(home: Home, key: SiteKey, mesh_id: bytes, founder: bytes, name: str, 
     """Make the database of a home that was begun, fill it, and finish the home; returns its port."""
     _remove_unfinished(home, key)
     incarnation = secrets.token_bytes(INCARNATION_BYTES)
-    _create_private(home.database_path)
-    database = Database(home.database_path, sqlite=sqlite3)
+    file = _new_database(home, key)
+    database = file.writer()
     try:
         engine = Engine.create(
             database,
-            environment(),
+            environment(file),
             key=key,
             mesh_id=mesh_id,
             founder_public_key=founder,
@@ -115,13 +114,22 @@ def _remove_unfinished(home: Home, key: SiteKey) -> None:
         for suffix in ("", "-wal", "-shm"):
             home.database_path.with_name(home.database_path.name + suffix).unlink(missing_ok=True)
     elif home.database_path.exists():
-        database = Database(home.database_path, sqlite=sqlite3)
+        database = database_of(home).writer()
         try:
             with database.transaction() as tx:
                 if schema.is_present(tx) and meta.read(tx, meta.SITE) in (None, key.site):
                     schema.remove(tx)
         finally:
             database.close()
+
+
+def _new_database(home: Home, key: SiteKey) -> DatabaseFile:
+    """The file that the node's tables are made in: a new one, or the application's as that is."""
+    path = home.database_path
+    if home.encrypt and path.exists() and not is_encrypted(path):
+        raise UsageError(f"the database {path} is there already and not encrypted: encrypt it first, or take a new one")
+    _create_private(path)
+    return encrypted_file(path, key) if home.encrypt else database_of(home)
 
 
 def _create_private(path: Path) -> None:

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshnode.errors import CodecError, ConfigError, IdentityError, NotFoundError, UsageError
+from meshnode.errors import ConfigError, IdentityError, NotFoundError, UsageError
 from meshnode.limits import DEFAULT_PORT
+from meshnode.node.cipher import sqlcipher
 from meshnode.node.config import POLICY, Config, changed_text, config_text, load_config, with_setting
+from meshnode.node.keyfile import is_protected, kept_as, read_key, write_key
+from meshnode.node.passphrase import Passphrase
+from meshnode.node.private import refuse_open_file, refuse_open_folder, sync_folder, write_private
 
 if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
     from meshnode.model.site import SiteKey
@@ -22,8 +27,9 @@ if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
 HOME_VARIABLE = "MESHNODE_HOME"
 INCARNATION_BYTES = 16  # profile §8
 DATABASE = "meshnode.db"
-_JOINING = b"joining\n"  # what `unfinished` holds then
-_KEY_FILE_BYTES = 4096  # far more than a COSE_Key is; against a device file or a wrong path
+# What `unfinished` says: a mesh is being joined, a device is being moved here; else one is being founded.
+JOINING = b"joining\n"
+IMPORT = b"import\n"
 
 
 def default_home() -> Path:
@@ -37,21 +43,36 @@ def default_home() -> Path:
 
 
 class Home:
-    """Paths of one node's home and what is read from and written to them."""
+    """Paths of one node's home and what is read from and written to them.
 
-    __slots__ = ("config", "path")
+    `passphrase` opens the keys where they are under one, and is what they are put under where a node is made here;
+    `encrypt` says whether its database will be encrypted then.
+    """
 
-    def __init__(self, path: Path, config: Config | None = None) -> None:
-        self.path = path.absolute()
+    __slots__ = ("config", "encrypt", "passphrase", "path")
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: Config | None = None,
+        *,
+        passphrase: Passphrase | str | None = None,
+        encrypt: bool = False,
+    ) -> None:
+        self.encrypt = encrypt
+        self.path = Path(path).absolute()
         self.config = load_config(self.config_path) if config is None else config
+        self.passphrase = passphrase if isinstance(passphrase, Passphrase) else Passphrase(passphrase)
 
     @classmethod
-    def load(cls, path: Path) -> Home:
+    def load(cls, path: Path, *, passphrase: Passphrase | None = None) -> Home:
         """An existing node's home; raises NotFoundError that says how to make one."""
-        home = cls(path)
-        if not home.founded:
-            raise NotFoundError(f"there is no node in {home.path}: found a mesh with `meshnode init`, or `join` one")
-        return home
+        return cls(path, passphrase=passphrase).reloaded()
+
+    def reloaded(self) -> Home:
+        """This home with its settings as they are now; NotFoundError where no node lives here."""
+        self.refuse_empty()
+        return Home(self.path, passphrase=self.passphrase, encrypt=self.encrypt)
 
     @property
     def founded(self) -> bool:
@@ -66,7 +87,7 @@ class Home:
 
     @property
     def site_key_path(self) -> Path:
-        """The site key, a COSE_Key."""
+        """The site key, a COSE_Key, or PKCS#8 under a passphrase."""
         return self.path / "site.key"
 
     @property
@@ -112,11 +133,20 @@ class Home:
         return self.path / "lock"
 
     def prepare(self) -> None:
-        """Make the folder, for its owner alone."""
+        """Make the folder, for its owner alone; one of no other use that stands open is closed to others."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.name == "posix" and all(each == self.config_path for each in self.path.iterdir()):
+                with suppress(PermissionError):  # another's folder: what can be read there is refused below
+                    self.path.chmod(0o700)
         except OSError as error:
             raise ConfigError(f"cannot make the node's home {self.path}: {error}") from error
+        refuse_open_folder(self.path)
+
+    def refuse_empty(self) -> None:
+        """Raise NotFoundError where no node lives yet."""
+        if not self.founded:
+            raise NotFoundError(f"there is no node in {self.path}: found a mesh with `meshnode init`, or `join` one")
 
     def refuse_founded(self) -> None:
         """Raise UsageError where a node lives already."""
@@ -124,20 +154,21 @@ class Home:
             raise UsageError(f"there is a node in {self.path} already: choose another --home, or use this one")
 
     def site_key(self) -> SiteKey:
-        """Read the site key."""
-        return read_key(self.site_key_path)
+        """Read the site key; refused as well where others can read the one that stands above it."""
+        refuse_open_file(self.recovery_key_path)
+        return self._read_key(self.site_key_path)
 
     def recovery_key(self) -> SiteKey:
         """Read the recovery key, if its owner left it here."""
-        return read_key(self.recovery_key_path)
+        return self._read_key(self.recovery_key_path)
 
     def write_site_key(self, seed: bytes) -> SiteKey:
         """Keep a new site key; an unfinished founding's key, where there is one, is kept and returned instead."""
-        return write_key(self.site_key_path, seed)
+        return self._write_key(self.site_key_path, seed)
 
     def write_recovery_key(self, seed: bytes) -> SiteKey:
         """Keep a new recovery key, or return the unfinished founding's."""
-        return write_key(self.recovery_key_path, seed)
+        return self._write_key(self.recovery_key_path, seed)
 
     def incarnation(self) -> bytes | None:
         """The incarnation beside the key; None where the file is absent. Raises IdentityError when it is damaged."""
@@ -162,23 +193,37 @@ class Home:
             begun = self.unfinished_path.read_bytes()
         except OSError:
             return
-        if begun == _JOINING:
+        if begun == JOINING:
             raise UsageError(
                 f"joining a mesh was begun in {self.path} and not finished: go on with `meshnode join INVITE`, "
                 "with the same invite or another one, or found a mesh of its own with `meshnode init`"
             )
 
-    def begin(self, *, joining: bool = False) -> None:
-        """From here on the home is being made."""
+    def begin(self, making: bytes = b"") -> None:
+        """From here on the home is being made: of nothing, by joining (`JOINING`) or of a device's file (`IMPORT`).
+
+        Keys that an import had brought before it was cut short are of no mesh that is made here otherwise.
+        """
         self.refuse_founded()
-        write_private(self.unfinished_path, _JOINING if joining else b"")
+        if self.encrypt:
+            sqlcipher()  # where it is missing that is said before anything is made
+        unfinished = self.unfinished_path.read_bytes() if self.unfinished_path.exists() else b""
+        if IMPORT in (making, unfinished):
+            self.site_key_path.unlink(missing_ok=True)
+            self.recovery_key_path.unlink(missing_ok=True)
+        write_private(self.unfinished_path, making)
         for draft in self.path.glob(".*.*.[0-9]*"):  # of an attempt that was killed; they may hold a key
             draft.unlink(missing_ok=True)
 
     def finish(self) -> None:
         """The home is whole: from here on it counts as founded."""
         self.unfinished_path.unlink()
-        _sync_folder(self.path)
+        sync_folder(self.path)
+
+    @property
+    def moved_path(self) -> Path:
+        """There once this device was moved elsewhere (`identity export`)."""
+        return self.path / "moved"
 
     @property
     def port(self) -> int:
@@ -199,6 +244,30 @@ class Home:
     def renewed_key_path(self) -> Path:
         """The key of the site that this home is about to become (`identity renew`)."""
         return self.path / "site.key.new"
+
+    def renewed_key(self) -> SiteKey:
+        """Read it."""
+        return self._read_key(self.renewed_key_path)
+
+    def write_renewed_key(self, seed: bytes) -> SiteKey:
+        """Keep it, as the site key is kept; one that is there is returned instead."""
+        if not self.renewed_key_path.exists():
+            self.site_key()  # its passphrase, where it is under one, is known from here on
+            protected, entry = is_protected(self.site_key_path), kept_as(self.site_key_path)
+            write_key(self.renewed_key_path, seed, self.passphrase.said() if protected else None, entry)
+        return self.renewed_key()
+
+    def _read_key(self, path: Path) -> SiteKey:
+        refuse_open_folder(self.path)
+        return read_key(path, self.passphrase)
+
+    def _write_key(self, path: Path, seed: bytes) -> SiteKey:
+        if not path.exists():
+            write_key(path, seed, self.passphrase.said())
+        key = self._read_key(path)
+        if self.passphrase.said() is not None and not is_protected(path):  # an earlier attempt's
+            write_key(path, key.seed, self.passphrase.said())
+        return key
 
     def change_policy(self, setting: str, value: Any) -> Config:
         """Say one setting of the policy otherwise, in the file too; ConfigError for what it cannot be."""
@@ -221,51 +290,6 @@ class Home:
             write_private(self.config_path, config_text(config).encode())
 
 
-def read_key(path: Path) -> SiteKey:
-    """Read a COSE_Key file; raises IdentityError that names the file and never its content."""
-    from meshnode.codec.cose_key import private_from_cose  # pycose is slow to import
-    from meshnode.model.site import SiteKey
-
-    try:
-        with path.open("rb") as file:
-            if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
-                raise IdentityError(f"{path} can be read by others: `chmod 600 {path}`, and think of who saw it")
-            data = file.read(_KEY_FILE_BYTES)
-    except FileNotFoundError as error:
-        raise IdentityError(f"the key file {path} is missing: restore it from a backup") from error
-    except OSError as error:
-        raise IdentityError(f"cannot read the key file {path}: {error}") from error
-    try:
-        return SiteKey.from_seed(private_from_cose(data))
-    except CodecError as error:
-        raise IdentityError(f"{path} is not a site key: restore it from a backup") from error
-
-
-def write_key(path: Path, seed: bytes) -> SiteKey:
-    """Write a new COSE_Key file of mode 0600 and return its key; a file that exists is read instead."""
-    from meshnode.codec.cose_key import private_to_cose  # pycose is slow to import
-
-    if not path.exists():
-        write_private(path, private_to_cose(seed))
-    return read_key(path)
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Put a whole file of mode 0600 in place: it has all of its content, on disk, or is not there."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.unlink(missing_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error}") from error
-
-
 def choose_port() -> int:
     """The UDP port of a new node: 4747 if free, else one that the system picks (profile §11)."""
     for port in (DEFAULT_PORT, 0):
@@ -276,13 +300,3 @@ def choose_port() -> int:
                 continue
             return int(probe.getsockname()[1])
     raise ConfigError("no UDP port is free on this device")
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return  # a folder cannot be opened there, and its entries are journalled
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,7 +8,6 @@ and the same invite may be tried again.
 from __future__ import annotations
 
 import secrets
-import sqlite3
 from contextlib import closing
 
 from meshnode.engine.engine import Engine
@@ -16,15 +15,15 @@ from meshnode.engine.identity import become
 from meshnode.errors import PairingError, UsageError
 from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.site import short_text, site_text
+from meshnode.node.databases import database_of
 from meshnode.node.founding import SEED_BYTES, check_name
-from meshnode.node.home import INCARNATION_BYTES, Home, read_key, write_key
+from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.joining import Tell, pair
+from meshnode.node.moved import take_back
 from meshnode.node.pairing import Joined
 from meshnode.node.storage import environment, wall_ms
 from meshnode.node.views import IdentityView
 from meshnode.store import meta, peers
-from meshnode.store.database import Database
-from meshnode.store.reader import Reader
 
 
 async def renew(
@@ -41,7 +40,7 @@ async def renew(
     finish_renewal(home)
     if _read(home, meta.MESH_ID) != asked.mesh_id:
         raise UsageError("the invite is of another mesh: a device of two meshes has a home for each")
-    key = write_key(home.renewed_key_path, secrets.token_bytes(SEED_BYTES))
+    key = home.write_renewed_key(secrets.token_bytes(SEED_BYTES))
     joined, address = await pair(asked, key, called, timeout_s, tell)
     _change_over(home, asked, joined, address)
     finish_renewal(home)
@@ -57,21 +56,27 @@ def finish_renewal(home: Home) -> None:
     """
     if not home.renewed_key_path.exists() or not home.database_path.exists():
         return
-    if _read(home, meta.SITE) == read_key(home.renewed_key_path).site:
+    key, file = home.renewed_key(), database_of(home)
+    if _read(home, meta.SITE) == key.site:
+        if file.key not in (None, key.database_key()):
+            with closing(file.writer()) as database:
+                database.rekey(key.database_key())
         home.write_incarnation(_read(home, meta.INCARNATION))
+        take_back(home)
         home.renewed_key_path.replace(home.site_key_path)
 
 
 def _read(home: Home, name: str) -> bytes:
-    with closing(Reader(home.database_path, sqlite=sqlite3)) as reader, reader.snapshot() as tx:
+    with closing(database_of(home).reader()) as reader, reader.snapshot() as tx:
         return meta.read_bytes(tx, name)
 
 
 def _change_over(home: Home, invite: Invite, joined: Joined, address: str) -> None:
-    database = Database(home.database_path, sqlite=sqlite3)
+    file = database_of(home)
+    database = file.writer()
     try:
-        context = Engine.open(database, environment(), None).context
-        key = read_key(home.renewed_key_path)
+        context = Engine.open(database, environment(file), None).context
+        key = home.renewed_key()
         become(context, key, invite.site, joined.records, secrets.token_bytes(INCARNATION_BYTES))
         with database.transaction() as tx:
             peers.worked(tx, invite.site, address, wall_ms())

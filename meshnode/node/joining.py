@@ -23,7 +23,7 @@ from meshnode.net.sightings import Sighting, attestation_opener
 from meshnode.node.bell import Bell
 from meshnode.node.ceremony import join_over
 from meshnode.node.founding import SEED_BYTES, Found, check_name, settle_joined
-from meshnode.node.home import Home
+from meshnode.node.home import JOINING, Home
 from meshnode.node.lock import lock_alone
 from meshnode.node.pairing import Joined
 from meshnode.node.pairing_views import JoinView
@@ -64,7 +64,7 @@ async def join(
     device.refuse_founded()
     device.prepare()
     with await lock_alone(device.lock_path, "join"):
-        device.begin(joining=True)  # refuses too: somebody else may have been faster
+        device.begin(JOINING)  # refuses too: somebody else may have been faster
         return await _join(device, asked, called, timeout_s, tell)
 
 

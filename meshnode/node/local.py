@@ -26,12 +26,14 @@ from meshnode.node import following, keeping, members, reading, syncing
 from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
 from meshnode.node.checking import check_report
 from meshnode.node.config import Config, policy_of
+from meshnode.node.databases import database_of
 from meshnode.node.explaining import explanation
 from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_value
 from meshnode.node.letting_in import LettingIn
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.moved import refuse_moved, take_back
 from meshnode.node.overview import status_of
 from meshnode.node.peering import Heard, Mesh, peer_views, read_mesh, wait_result
 from meshnode.node.storage import Storage, wall_ms
@@ -128,7 +130,9 @@ class LocalNode(LettingIn):
 
     async def check(self) -> CheckReport:
         """Everything recomputed from the log, on a connection of its own: other reads go on meanwhile."""
-        return await self.storage.read_apart(lambda tx: check_report(tx, self._membership(tx)))
+        return await self.storage.read_apart(
+            lambda tx: check_report(tx, self.storage.file.sqlite, self._membership(tx))
+        )
 
     async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
         """Changes beyond `since` as they happen; a subscriber that was away too long gets every row first."""
@@ -281,6 +285,7 @@ class LocalNode(LettingIn):
         incarnation = secrets.token_bytes(INCARNATION_BYTES)
         asked = await self.storage.write(lambda engine: identity.resume(engine.context, incarnation))
         await asyncio.to_thread(self.home.write_incarnation, incarnation)
+        take_back(self.home)
         await self._resumed()
         status = await self.status()
         return IdentityView(
@@ -294,19 +299,25 @@ class LocalNode(LettingIn):
         heard = self._heard()
         return await self.storage.read(lambda tx: members.member_views(self._mesh(tx, heard)))
 
-    async def vouch(self, subject: str, *, name: str = "", recovery: str | None = None) -> RecordView:
+    async def vouch(
+        self, subject: str, *, name: str = "", recovery: str | None = None, passphrase: str | None = None
+    ) -> RecordView:
         """Let a device in by its public key, or in again."""
-        key = await members.recovery_signer(recovery)
+        key = await members.recovery_signer(recovery, passphrase)
         return await self._sign(lambda engine: members.vouch(engine, subject, name, key))
 
-    async def set_role(self, subject: str, role: str, *, recovery: str | None = None) -> RecordView:
+    async def set_role(
+        self, subject: str, role: str, *, recovery: str | None = None, passphrase: str | None = None
+    ) -> RecordView:
         """Say what a member may do from now on."""
-        key = await members.recovery_signer(recovery)
+        key = await members.recovery_signer(recovery, passphrase)
         return await self._sign(lambda engine: members.set_role(engine, subject, role, key))
 
-    async def retire(self, subject: str, *, at_ms: int | None = None, recovery: str | None = None) -> RecordView:
+    async def retire(
+        self, subject: str, *, at_ms: int | None = None, recovery: str | None = None, passphrase: str | None = None
+    ) -> RecordView:
         """End a member."""
-        key = await members.recovery_signer(recovery)
+        key = await members.recovery_signer(recovery, passphrase)
         return await self._sign(lambda engine: members.retire(engine, subject, at_ms, key))
 
     async def leave(self, *, timeout_s: float = LEAVE_S) -> LeaveView:
@@ -401,12 +412,17 @@ class LocalNode(LettingIn):
 
 
 @asynccontextmanager
-async def open_local(home: Home, *, writing: bool) -> AsyncIterator[LocalNode]:
-    """The store of a node that does not run; whoever writes holds the home's lock."""
+async def open_local(home: Home, *, writing: bool, taking_back: bool = False) -> AsyncIterator[LocalNode]:
+    """The store of a node that does not run; whoever writes holds the home's lock.
+
+    IdentityError for writing where the device was moved elsewhere, unless it is taken back.
+    """
     if writing:
         finish_renewal(home)
+    if writing and not taking_back:
+        refuse_moved(home)
     key = home.site_key() if writing else None
-    storage = await asyncio.to_thread(Storage.open, home.database_path, key)
+    storage = await asyncio.to_thread(Storage.open, database_of(home, key), key)
     try:
         if writing:
             await keeping.finish_erasure(storage)

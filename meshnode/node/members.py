@@ -20,9 +20,11 @@ from meshnode.model.member import Member
 from meshnode.model.membership import Membership
 from meshnode.model.record import ROLES, Retirement, Role, Vouch, parse_record_untrusted, split_record_untrusted
 from meshnode.model.site import SiteKey, short_text, site_id_of, site_text
-from meshnode.node.home import Home, read_key
+from meshnode.node.home import Home
+from meshnode.node.keyfile import read_key
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.naming import Known, known_of, site_called
+from meshnode.node.passphrase import Passphrase
 from meshnode.node.peering import Heard, Mesh
 from meshnode.store import peers
 from meshnode.store.database import Tx
@@ -108,9 +110,11 @@ def _enders(tx: Tx, membership: Membership) -> dict[bytes, bytes]:
 # --- records
 
 
-async def recovery_signer(file: str | None) -> SiteKey | None:
-    """The key in a recovery file; None where this device's own key is to sign."""
-    return None if file is None else await asyncio.to_thread(lambda: read_key(Path(file).expanduser()))
+async def recovery_signer(file: str | None, passphrase: str | None) -> SiteKey | None:
+    """The key in a recovery file, which may be under a passphrase; None where this device's own key is to sign."""
+    if file is None:
+        return None
+    return await asyncio.to_thread(lambda: read_key(Path(file).expanduser(), Passphrase(passphrase)))
 
 
 def vouch(engine: Engine, subject: str, name: str, recovery: SiteKey | None) -> RecordView:

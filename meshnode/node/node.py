@@ -25,6 +25,7 @@ from meshnode.node import admitting, members
 from meshnode.node.api import LEAVE_S
 from meshnode.node.bell import Bell
 from meshnode.node.config import POLICY, Config, load_config
+from meshnode.node.databases import database_of
 from meshnode.node.founding import found
 from meshnode.node.home import Home, default_home
 from meshnode.node.identity import finish_renewal
@@ -32,6 +33,7 @@ from meshnode.node.keeping import keep_house
 from meshnode.node.local import LocalNode, addresses_of
 from meshnode.node.lock import LOCK_WAIT_S, HomeLock, lock_alone
 from meshnode.node.memberviews import LeaveView
+from meshnode.node.moved import refuse_moved
 from meshnode.node.nearby_mode import PairingMode
 from meshnode.node.network import Network
 from meshnode.node.overview import SOFTWARE
@@ -105,11 +107,12 @@ class Node(LocalNode):
         if not self.home.founded:
             self.home.refuse_joining()
             await found(self.home, name=(self._config and self._config.name) or platform.node() or "meshnode")
-        self.home = Home.load(self.home.path)
+        self.home = self.home.reloaded()
         self._config = self._config or self.home.config
         finish_renewal(self.home)
+        refuse_moved(self.home)
         key = self.home.site_key()
-        self._storage = await asyncio.to_thread(Storage.open, self.home.database_path, key)
+        self._storage = await asyncio.to_thread(Storage.open, database_of(self.home, key), key)
         engine = self.storage.engine
         self._said = self.home.config
         self._settings = NetworkSettings(

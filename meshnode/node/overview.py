@@ -11,6 +11,7 @@ from meshnode.node import admitting, reading
 from meshnode.node.groups import GROUPS_SHOWN
 from meshnode.node.home import Home
 from meshnode.node.members import warnings_of
+from meshnode.node.moved import moved, moved_text
 from meshnode.node.peering import Mesh, lagging_now, peer_views
 from meshnode.node.views import Status
 from meshnode.store import invites, meta, queries
@@ -21,7 +22,7 @@ SOFTWARE: Final = f"meshnode/{version('meshnode')}"
 def status_of(mesh: Mesh, home: Home, incarnation: bytes | None) -> Status:
     """`incarnation` is that beside the key, None where it cannot be read (profile §8)."""
     tx, site, member = mesh.tx, mesh.own, mesh.membership.by_site.get(mesh.own)
-    lagging = lagging_now(mesh)
+    lagging, gone = lagging_now(mesh), moved(home)
     tables = reading.table_views(tx)
     events, waiting = queries.event_counts(tx)
     return Status(
@@ -45,7 +46,8 @@ def status_of(mesh: Mesh, home: Home, incarnation: bytes | None) -> Status:
         unusable={view.table: view.unusable for view in tables if view.unusable},
         open_invites=invites.open_count(tx, mesh.now_ms),
         asking=admitting.asking(tx, mesh.now_ms),
-        publishing=identity.may_publish(tx, incarnation),
+        publishing=identity.may_publish(tx, incarnation) and gone is None,
+        moved="" if gone is None else moved_text(gone),
         notices=reading.notice_views(tx),
         warnings=warnings_of(home, mesh.membership, site),
         lagging=lagging[:GROUPS_SHOWN],

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import secrets
-import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -19,10 +18,10 @@ from meshnode.engine.environment import Environment
 from meshnode.errors import MeshError, StoreError, UsageError
 from meshnode.model.site import SiteKey
 from meshnode.node.bell import Bell
+from meshnode.node.databases import DatabaseFile
 from meshnode.node.noticelog import NoticeLog
-from meshnode.store.database import Database, Tx
+from meshnode.store.database import Tx
 from meshnode.store.notices import Notice
-from meshnode.store.reader import Reader
 from meshnode.store.schema import check_readable
 from meshnode.store.writer import OWN, Writer, writer_executor
 
@@ -36,32 +35,34 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def environment() -> Environment:
+def environment(file: DatabaseFile) -> Environment:
     """The world outside, as a node in production sees it."""
-    return Environment(wall_ms=wall_ms, random_bytes=secrets.token_bytes, sqlite=sqlite3)
+    return Environment(wall_ms=wall_ms, random_bytes=secrets.token_bytes, sqlite=file.sqlite)
 
 
 class Storage:
     """Reads on one thread, writes on another; `changed` rings after every write."""
 
-    def __init__(self, path: Path, engine: Engine | None) -> None:
-        self.path = path
+    def __init__(self, file: DatabaseFile, engine: Engine | None) -> None:
+        self.file = file
         self.changed = Bell()
         self._closing = False
         self._following = False  # rows are being brought up to a changed schema or membership
         self._notices = NoticeLog(time.monotonic)
         self._engine = engine
-        self._reader = Reader(path, sqlite=sqlite3, immutable=engine is None and _stands_alone(path))
+        self._reader = file.reader(immutable=engine is None and _stands_alone(file.path))
         self._readers: Executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="meshnode-reader")
         self._writer: Writer | None = Writer(writer_executor()) if engine is not None else None
 
     @classmethod
-    def open(cls, path: Path, key: SiteKey | None) -> Storage:
-        """The database of a node; without a key it is only read. StoreError where it cannot be used."""
-        if not path.exists():
-            raise StoreError(f"the database {path} is missing: restore it from a backup, or join again in a new home")
+    def open(cls, file: DatabaseFile, key: SiteKey | None) -> Storage:
+        """The database of a node; without a site key it is only read. StoreError where it cannot be used."""
+        if not file.path.exists():
+            raise StoreError(
+                f"the database {file.path} is missing: restore it from a backup, or join again in a new home"
+            )
         if key is None:
-            storage = cls(path, None)
+            storage = cls(file, None)
             try:
                 with storage._reader.snapshot() as tx:
                     check_readable(tx)
@@ -69,7 +70,7 @@ class Storage:
                 storage._close()
                 raise
             return storage
-        return cls(path, Engine.open(Database(path, sqlite=sqlite3), environment(), key))
+        return cls(file, Engine.open(file.writer(), environment(file), key))
 
     @property
     def engine(self) -> Engine:
@@ -94,7 +95,7 @@ class Storage:
         """Run one long query over one snapshot, on a thread and a connection of its own."""
 
         def run() -> T:
-            with closing(Reader(self.path, sqlite=sqlite3)) as reader, reader.snapshot() as tx:
+            with closing(self.file.reader()) as reader, reader.snapshot() as tx:
                 return query(tx)
 
         return await asyncio.to_thread(run)

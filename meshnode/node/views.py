@@ -197,6 +197,7 @@ class Status(View, frozen=True, kw_only=True):
     open_invites: int = 0
     asking: list[CandidateView] = []  # who holds an invite and waits until somebody here says yes
     publishing: bool = True
+    moved: str = ""  # where the device was moved to, and what its owner can do here
     discovery: str = "off"  # "on", "off", or the reason why it degraded (profile §11)
     notices: list[NoticeView] = []
     warnings: list[str] = []  # what its owner should do about who is in (profile §9)
@@ -381,6 +382,25 @@ class IdentityView(View, frozen=True, kw_only=True):
     name: str
     publishing: bool
     asked: int = 0  # peers asked for this site's own events
+
+
+class KeysView(View, frozen=True, kw_only=True):
+    """How the keys of this home are kept."""
+
+    files: list[str]
+    protected: bool  # under a passphrase
+    keyring: bool = False  # which the system's keyring keeps as well
+
+
+class MovedView(View, frozen=True, kw_only=True):
+    """A device that was put into a file, or made of one."""
+
+    site: str
+    short: str
+    name: str
+    home: str
+    file: str
+    bytes: int
 
 
 class DifferenceView(View, frozen=True, kw_only=True):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from meshnode.errors import BusyError, StoreError
+from meshnode.store.connection import connect, rekey, unreadable
 
 Fault = Callable[[str], None]
 """Called with a statement or point name before it happens; a test raises from it to stop the node there."""
@@ -81,16 +82,23 @@ class Tx:
 class Database:
     """Opens the file with what durability needs: WAL and `synchronous=FULL` (an ack follows an fsync, profile §8).
 
-    `sqlite` is the DB-API module (sqlite3, or SQLCipher's). Raises StoreError when the file cannot be used.
+    `sqlite` is the DB-API module (sqlite3, or SQLCipher's with the file's `key`). Raises StoreError when the file
+    cannot be used.
     """
 
-    def __init__(self, path: Path, *, sqlite: ModuleType, fault: Fault = no_fault) -> None:
+    def __init__(self, path: Path, *, sqlite: ModuleType, key: bytes | None = None, fault: Fault = no_fault) -> None:
         self.path = path
         self.sqlite = sqlite
+        self._key = key
         self._fault = fault
         try:
-            self._connection = sqlite.connect(
-                str(path), isolation_level=None, cached_statements=STATEMENT_CACHE, check_same_thread=False
+            self._connection = connect(
+                sqlite,
+                str(path),
+                key,
+                isolation_level=None,
+                cached_statements=STATEMENT_CACHE,
+                check_same_thread=False,
             )
             self._connection.text_factory = read_text
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
@@ -101,7 +109,7 @@ class Database:
             self._connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
             self._connection.execute("PRAGMA foreign_keys = OFF")  # profile §5: rows arrive in any order
         except sqlite.DatabaseError as error:
-            raise StoreError(f"cannot open the database {path}: {error}") from error
+            raise unreadable(path, error, key) from error
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
@@ -157,6 +165,25 @@ class Database:
                 f"what was deleted is gone from the tables, but another program reads the database {self.path} and "
                 "keeps its old pages: close it, and the node will try again"
             )
+
+    def copy_into(self, path: Path) -> None:
+        """Copy the database as it stands, page by page, into a file that is there and empty. StoreError where it fails.
+
+        A statement that writes it anew would need every collation and function of the application.
+        """
+        try:
+            with closing(connect(self.sqlite, str(path), self._key, isolation_level=None)) as copy:
+                self._connection.backup(copy)
+        except (self.sqlite.Error, OSError) as error:
+            raise StoreError(f"cannot copy the database {self.path} into {path}: {error}") from error
+
+    def rekey(self, key: bytes) -> None:
+        """Encrypt a file that is encrypted under another key. StoreError where it fails; then the old one opens it."""
+        try:
+            rekey(self._connection, key)
+        except self.sqlite.Error as error:
+            raise _store_error(self.path, error) from error
+        self._key = key
 
     def close(self) -> None:
         """Close the writing connection."""

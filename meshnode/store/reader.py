@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from meshnode.errors import NotFoundError, StoreError
+from meshnode.store.connection import connect, unreadable
 from meshnode.store.database import BUSY_MS, Tx, no_fault, read_text
 
 STATEMENT_CACHE = 64
@@ -19,14 +20,16 @@ class Reader:
     `immutable`: the file stands alone and nobody writes it, so no WAL is shared.
     """
 
-    def __init__(self, path: Path, *, sqlite: ModuleType, immutable: bool = False) -> None:
+    def __init__(self, path: Path, *, sqlite: ModuleType, key: bytes | None = None, immutable: bool = False) -> None:
         if not path.exists():
             raise NotFoundError(f"there is no database {path}")
         self._sqlite = sqlite
         self._path = path
         try:
-            self._connection = sqlite.connect(
+            self._connection = connect(
+                sqlite,
                 f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}",
+                key,
                 uri=True,
                 isolation_level=None,
                 cached_statements=STATEMENT_CACHE,
@@ -36,7 +39,7 @@ class Reader:
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
             self._connection.execute("PRAGMA query_only = ON")
         except sqlite.DatabaseError as error:
-            raise StoreError(f"cannot read the database {path}: {error}") from error
+            raise unreadable(path, error, key) from error
 
     @contextmanager
     def snapshot(self) -> Iterator[Tx]:

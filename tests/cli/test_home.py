@@ -51,6 +51,33 @@ def test_a_key_that_others_can_read_is_refused(home: Home) -> None:
         home.site_key()
 
 
+def test_a_recovery_key_that_others_can_read_is_refused_as_well(home: Home) -> None:
+    home.write_site_key(SEED)
+    home.write_recovery_key(bytes(32))
+    home.recovery_key_path.chmod(0o604)
+    with pytest.raises(IdentityError, match=r"recovery\.key can be read by others: `chmod 600"):
+        home.site_key()
+
+
+def test_a_folder_that_others_can_enter_is_refused(home: Home) -> None:
+    home.write_site_key(SEED)
+    home.path.chmod(0o750)
+    with pytest.raises(IdentityError, match="chmod 700"):
+        home.site_key()
+    with pytest.raises(IdentityError, match="chmod 700"):
+        home.prepare()
+
+
+@pytest.mark.parametrize("settings", [None, "port = 4747\n"])
+def test_an_open_folder_of_no_other_use_is_closed(tmp_path: Path, settings: str | None) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir(mode=0o755)
+    if settings is not None:
+        (folder / "config.toml").write_text(settings)
+    Home(folder).prepare()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
 @pytest.mark.parametrize("damage", [b"", b"\x00", b"\xa1\x01\x01", bytes(5000)])
 def test_a_damaged_key_file_is_named_and_its_content_is_not(home: Home, damage: bytes) -> None:
     home.write_site_key(SEED)

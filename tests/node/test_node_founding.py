@@ -13,6 +13,7 @@ from support.nodes import loopback
 from meshnode import Node, join
 from meshnode.errors import PairingError, StoreError, UsageError
 from meshnode.model.site import site_text
+from meshnode.node.databases import database_of
 from meshnode.node.founding import found
 from meshnode.node.home import Home
 from meshnode.node.noticelog import EVERY_S, NoticeLog
@@ -98,7 +99,7 @@ async def test_a_lost_database_is_not_replaced_by_an_empty_one(tmp_path: Path) -
     home = await founded(tmp_path)
     home.database_path.unlink()
     with pytest.raises(StoreError, match="missing"):
-        Storage.open(home.database_path, home.site_key())
+        Storage.open(database_of(home), home.site_key())
     assert not home.database_path.exists()
 
 

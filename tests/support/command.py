@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,13 @@ class Result:
         return json.loads(self.out)
 
 
-async def start(*arguments: str, home: Path, stdin: int | None = None) -> asyncio.subprocess.Process:
-    """Start a command that goes on."""
+async def start(
+    *arguments: str, home: Path, stdin: int | None = None, env: Mapping[str, str] | None = None
+) -> asyncio.subprocess.Process:
+    """Start a command that goes on; `env` is what its environment has besides this one's."""
     environment = {name: value for name, value in os.environ.items() if name != "MESHNODE_HOME"}
     environment["MESHNODE_DEBUG"] = "1"  # a fault of the program shows where it is
+    environment.update(env or {})
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -42,12 +46,13 @@ async def start(*arguments: str, home: Path, stdin: int | None = None) -> asynci
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=environment,
+        start_new_session=True,  # whoever runs the tests at a terminal is asked nothing
     )
 
 
-async def meshnode(*arguments: str, home: Path, stdin: bytes = b"") -> Result:
+async def meshnode(*arguments: str, home: Path, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Result:
     """Run a command to its end."""
-    process = await start(*arguments, home=home)
+    process = await start(*arguments, home=home, env=env)
     try:
         async with asyncio.timeout(TIMEOUT_S):
             out, err = await process.communicate(stdin)

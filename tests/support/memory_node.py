@@ -251,13 +251,19 @@ class MemoryNode:
         )  # fmt: skip
         return [own, nas]
 
-    async def vouch(self, subject: str, *, name: str = "", recovery: str | None = None) -> RecordView:
+    async def vouch(
+        self, subject: str, *, name: str = "", recovery: str | None = None, passphrase: str | None = None
+    ) -> RecordView:
         return self._record("vouch", name or subject, recovery)
 
-    async def set_role(self, subject: str, role: str, *, recovery: str | None = None) -> RecordView:
+    async def set_role(
+        self, subject: str, role: str, *, recovery: str | None = None, passphrase: str | None = None
+    ) -> RecordView:
         return msgspec.structs.replace(self._record("role", subject, recovery), role=role)
 
-    async def retire(self, subject: str, *, at_ms: int | None = None, recovery: str | None = None) -> RecordView:
+    async def retire(
+        self, subject: str, *, at_ms: int | None = None, recovery: str | None = None, passphrase: str | None = None
+    ) -> RecordView:
         view = self._record("retirement", subject, recovery)
         return msgspec.structs.replace(view, cutoff=(at_ms or 1_800_000_000_000, 0), lost=("phone (00000000)",))
 

@@ -1,0 +1,102 @@
+"""The one way to a home's database: which DB-API module opens it, and under which key.
+
+The key comes from the site key, so that there is one thing to keep: who has that, and its passphrase, opens the
+database and every backup of it. Whether a file is encrypted shows in how it begins: nothing else has to be remembered.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from meshnode.errors import StoreError
+from meshnode.node.cipher import sqlcipher
+from meshnode.node.home import Home, default_home
+from meshnode.store.connection import HEADER, connect, unreadable
+from meshnode.store.database import BUSY_MS, Database
+from meshnode.store.reader import Reader
+
+if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
+    from meshnode.model.site import SiteKey
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFile:
+    """A database that can be opened as often as somebody needs it."""
+
+    path: Path
+    sqlite: ModuleType = sqlite3
+    key: bytes | None = field(default=None, repr=False)
+
+    def writer(self) -> Database:
+        """The writing connection."""
+        return Database(self.path, sqlite=self.sqlite, key=self.key)
+
+    def reader(self, *, immutable: bool = False) -> Reader:
+        """A reading connection."""
+        return Reader(self.path, sqlite=self.sqlite, key=self.key, immutable=immutable)
+
+    def opens(self) -> bool:
+        """Whether it is the key of the file."""
+        try:
+            self.reader().close()
+        except StoreError:
+            return False
+        return True
+
+
+def encrypted_file(path: Path, key: SiteKey) -> DatabaseFile:
+    """A database that is encrypted, or to be made so, under what comes from this site key."""
+    return DatabaseFile(path, sqlcipher(), key.database_key())
+
+
+def is_encrypted(path: Path) -> bool:
+    """Whether a file is there, and begins as no database does that can be read without a key."""
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(HEADER))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StoreError(f"cannot read the database {path}: {error.strerror}") from error
+    return bool(begins) and begins != HEADER
+
+
+def database_of(home: Home, key: SiteKey | None = None) -> DatabaseFile:
+    """The home's database as it is; the site key is read where it is encrypted, unless the caller has it."""
+    path = home.database_path
+    if not is_encrypted(path):
+        if home.encrypt and home.founded and path.exists():
+            raise StoreError(
+                f"the database {path} was made without encryption: open the home without `encrypt`, or move it into a "
+                "new one by `meshnode identity export` and `meshnode identity import --encrypt`"
+            )
+        return DatabaseFile(path)
+    file = encrypted_file(path, home.site_key() if key is None else key)
+    if home.renewed_key_path.exists() and not file.opens():  # a renewal was cut short behind that
+        return encrypted_file(path, home.renewed_key())
+    return file
+
+
+def open_database(home: Home | str | os.PathLike[str] | None = None, *, read_only: bool = False) -> Any:
+    """A DB-API connection to a node's database, for the application's own tables and for reading those of the mesh.
+
+    It is one of `sqlite3`, or of `sqlcipher3` where the database is encrypted; an application's own statements, and
+    its errors, are that module's. `home` is as for `Node`. What is written into a table of the mesh by it stays on this
+    device: write there through the node. Raises NotFoundError where there is no node, IdentityError where the key does
+    not open, StoreError where the database does not.
+    """
+    place = home if isinstance(home, Home) else Home(home if home is not None else default_home())
+    place.refuse_empty()
+    file = database_of(place)
+    target = f"{file.path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+    try:
+        connection = connect(file.sqlite, target, file.key, uri=True)
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+    except file.sqlite.DatabaseError as error:
+        raise unreadable(file.path, error, file.key) from error
+    return connection
