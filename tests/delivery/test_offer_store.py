@@ -11,7 +11,7 @@ import pytest
 from support.pair import Node, Stopped, mesh
 from support.records import FOUNDER, retirement, site_key
 
-from meshnode.engine import inbox, outbox
+from meshnode.engine import inbox, links, outbox
 from meshnode.engine.forget import forget, unforget
 from meshnode.engine.links import open_link
 from meshnode.engine.offer import Filter
@@ -777,3 +777,16 @@ def test_a_receipt_declines_nothing_once_the_row_is_not_forgotten_any_more(nodes
     forget(node.context, "main", "notes", {"id": "a"})
     unforget(node.context, "main", "notes", {"id": "a"})
     assert wanted(node, *named(event)) == named(event)
+
+
+def test_a_full_hello_still_names_the_peers_own_newest_event(
+    nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is how a restored peer learns that it wrote what it has lost, however many others wrote later."""
+    node, peer, author, other = nodes
+    for each, site in ((peer, PEER), (author, AUTHOR), (other, OTHER)):
+        events = [each.write("a", text) for text in ("x" if each is peer else "xyz")]
+        receive(node, site, batch(site, *events))
+    node.write("a", "z")
+    monkeypatch.setattr(links, "MAX_HLC_SITES", 2)
+    assert {site for site, _ in open_link(node.context, PEER, PATH).max_hlc} == {node.site, PEER}
