@@ -213,9 +213,10 @@ def scan(tx: Tx, table_no: int, state: int, after: int, limit: int) -> Iterator[
     yield from found
 
 
-def set_states(tx: Tx, state: int, positions: Iterable[int]) -> None:
-    """Note what became of events that had been held."""
-    tx.executemany("UPDATE meshnode_log SET state = ? WHERE position = ?", [(state, each) for each in positions])
+def set_states(tx: Tx, state: int, positions: Iterable[int]) -> int:
+    """Note what became of events that had been held, or had named no row; how many were in another state before."""
+    changed = "UPDATE meshnode_log SET state = ? WHERE position = ? AND state <> ?"
+    return int(tx.executemany(changed, [(state, each, state) for each in positions]).rowcount)
 
 
 def parse(data: bytes) -> Event:
