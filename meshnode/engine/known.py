@@ -48,7 +48,7 @@ class Positions:
 class Known:
     """One peer's part of it."""
 
-    __slots__ = ("_ids", "_slots", "cursor", "holds", "linked", "looked_to", "urgent_to", "waiting")
+    __slots__ = ("_ids", "_slots", "cursor", "filter", "holds", "linked", "looked_to", "urgent_to", "waiting")
 
     def __init__(self) -> None:
         self.holds = Positions()  # events that the peer sent, offered or acknowledged: it has committed them
@@ -60,6 +60,7 @@ class Known:
         self.urgent_to = 0  # the last event whose author the peer is not linked to
         self.waiting: set[int] = set()  # site numbers of the authors of those that wait
         self.linked: frozenset[bytes] | None = None  # whom the peer was linked to when they were looked at
+        self.filter = ""  # what it might get then
 
     def holds_at(self, position: int) -> None:
         """The peer has this event of the log: it may have been waiting."""

@@ -72,7 +72,9 @@ def ask_own_history(context: Context, peer: bytes, path: str, *, everything: boo
 def _read(context: Context, tx: Tx, stream: Stream, link: int) -> LinkState:
     outbound: OutboundStream | None = None
     outbound_fault: str | None = None
+    past: dict[bytes, int] = {}
     try:
+        past = delivery.past_epochs(tx, stream)
         if delivery.has_older_frames(tx, stream):
             reopen(context, tx, stream)  # after an upgrade: staged again from the settled cursor
         row = delivery.read_outbound(tx, stream)
@@ -85,21 +87,22 @@ def _read(context: Context, tx: Tx, stream: Stream, link: int) -> LinkState:
     return LinkState(
         outbound=outbound,
         inbound=inbound.read_checked(tx, stream),
-        past_epochs=delivery.past_epochs(tx, stream),
+        past_epochs=past,
         requests=inbound.requests(tx, stream),
         incarnation=context.incarnation,
         hlc=context.clock,
-        max_hlc=_newest_per_site(context, tx),
+        max_hlc=_newest_per_site(context, tx, stream.peer),
         own_newest=log.newest(tx, context.sites.number(tx, context.site)) or ZERO,
         link=link,
         outbound_fault=outbound_fault,
     )
 
 
-def _newest_per_site(context: Context, tx: Tx) -> tuple[tuple[bytes, Hlc], ...]:
+def _newest_per_site(context: Context, tx: Tx, peer: bytes) -> tuple[tuple[bytes, Hlc], ...]:
     """The highest HLC known of each site, in the log or claimed by a watermark: a hint for the peer.
 
-    Without the tables that do not cross: nobody can have, or ask for, what is hinted at there.
+    Without the tables that do not cross: nobody can have, or ask for, what is hinted at there. Of more than fit those
+    of the two sides stay: a peer that was restored learns from it what it lost (profile §8).
     """
     kept = [each for each in context.tables.known(tx) if not context.policy.days(each.table_class)]
     numbers, names = {each.no for each in kept}, {(each.schema, each.name) for each in kept}
@@ -111,5 +114,6 @@ def _newest_per_site(context: Context, tx: Tx) -> tuple[tuple[bytes, Hlc], ...]:
     for claimed in all_watermarks(tx):
         if (claimed.schema, claimed.table) not in names:
             newest[claimed.site] = max(newest.get(claimed.site, ZERO), claimed.hlc)
-    first = sorted(newest.items(), key=lambda item: (item[0] != context.site, [-part for part in item[1]]))
+    ours = (context.site, peer)
+    first = sorted(newest.items(), key=lambda item: (item[0] not in ours, [-part for part in item[1]]))
     return tuple(first[:MAX_HLC_SITES])

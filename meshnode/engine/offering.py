@@ -68,9 +68,10 @@ class Offering:
         What needs no offer is passed, as far as nothing waits before it.
         """
         known = self._known
-        if known.looked_to < self.cursor or not _covers(self._linked, known.linked):
+        changed = known.filter != self._allowed.text or not _covers(self._linked, known.linked)
+        if known.looked_to < self.cursor or changed:
             known.look_again(self.cursor)
-        known.linked = self._linked
+        known.linked, known.filter = self._linked, self._allowed.text
         linked = self._linked_numbers()
         count = 0
         for position, site_no in offers.authors_after(self._tx, known.looked_to, self._but, self._allowed):

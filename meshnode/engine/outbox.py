@@ -227,7 +227,7 @@ def _another_epoch(context: Context, tx: Tx, stream: Stream, before: Outbound | 
         reoffers.rewind(tx, stream)
         backfills.rewind(tx, stream)
     delivery.remove_staged(tx, stream)
-    delivery.remember_epoch(tx, stream, before.epoch)
+    delivery.remember_epoch(tx, stream, before.epoch, staged[-1].no if staged else before.settled_no)
     return _start(outbound, before, at, context.env.wall_ms(), staged)
 
 

@@ -63,6 +63,7 @@ class Staging:
         self._in_order = 0  # frames among `frames` that are not live
         self._waits = False  # rows that are filtered out were passed without end: go on in the next transaction
         self._looks = False  # the log is looked through for events to offer: go on in the next transaction
+        self._offer_carried = outbound.offer_cursor  # what the last frame in flight or made here carries
         self._in_flight = False
         self._backfill_looked = False
         self._backfill_left = False  # a step of a backfill was made and there is more
@@ -79,7 +80,7 @@ class Staging:
         if staged:
             last = staged[-1]
             self._no, self.cursor, self.record_cursor = last.no, last.cursor_after, last.record_cursor_after
-            self.offer_cursor = last.offer_cursor_after
+            self.offer_cursor = self._offer_carried = last.offer_cursor_after
             self._in_flight = True
             self._offer_in_flight = any(each.items.kind == delivery.OFFERED for each in staged)
 
@@ -98,7 +99,8 @@ class Staging:
         if self._slots is not None:
             frontier.write_local(self._tx, self._slots, self._context.site)
         # With frames in flight the cursor cannot pass what is filtered out: the next ack goes on with it.
-        waits = self._waits and (self._in_flight or self.frames)
+        passed = self._waits or (self._looks and self.offer_cursor != self._offer_carried)
+        waits = passed and (self._in_flight or self.frames)
         return self._backfill_left or not (self.caught_up or waits)
 
     def _take(self, room: int, *steps: Callable[[], bool]) -> bool:
@@ -305,5 +307,6 @@ class Staging:
             expires_ms=self._allowed.take_expiry(),
             offer_cursor_after=self.offer_cursor,
         )
+        self._offer_carried = self.offer_cursor
         delivery.add_staged(self._tx, self._stream, row, cbor)
         self.frames.append(StagedFrame(row.staged, cbor))

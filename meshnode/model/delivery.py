@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from meshnode.limits import BATCH_BYTES, BATCH_EVENTS
@@ -171,7 +172,7 @@ class LinkState:
 
     outbound: OutboundStream | None
     inbound: InboundStream | None
-    past_epochs: frozenset[bytes] = frozenset()  # earlier epochs of ours, whose acks are no error
+    past_epochs: Mapping[bytes, int] = field(default_factory=dict)  # earlier epochs of ours, the last frame of each
     requests: tuple[bytes, ...] = ()  # CBOR of what this node still asks of the peer
     incarnation: bytes = bytes(16)
     hlc: Hlc = ZERO

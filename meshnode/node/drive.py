@@ -110,6 +110,7 @@ class PeerDriver:
         self.offered = Filter()  # until the hello said what the peer wants
         self.clock_offset_ms = 0
         self.farewell = ""  # why the peer said it leaves
+        self._fault = ""  # what failed at this end: for its owner, and nothing to a peer
         self._jobs = jobs
         self._hooks = hooks
         self._now_ms = now_ms
@@ -202,7 +203,7 @@ class PeerDriver:
                 timer.cancel()
         self._over.set()
         self.session.goodbye(code or CloseCode.DONE, reason)  # no further effect of a job may be carried out
-        self._hooks.ended(self, Ending(code, self.farewell or reason, local))
+        self._hooks.ended(self, Ending(code, self._fault or self.farewell or reason, local))
 
     # --- effects out
 
@@ -363,6 +364,7 @@ class PeerDriver:
             self.link.close(error.code, str(error))
         except MeshError as error:
             logger.error("the link to %s ends: %s", self.peer.hex()[:8], error)
+            self._fault = self._fault or str(error)
             self.link.close(CloseCode.INTERNAL, "internal error")
         except Exception:
             logger.exception("the link to %s ends", self.peer.hex()[:8])

@@ -254,9 +254,10 @@ def remove_staged(tx: Tx, stream: Stream, up_to_no: int | None = None) -> None:
         tx.execute("DELETE FROM meshnode_staged WHERE site_no = ? AND path = ? AND no <= ?", (*stream.key, up_to_no))
 
 
-def remember_epoch(tx: Tx, stream: Stream, epoch: bytes) -> None:
-    """Keep an epoch that is over, and the last ones before it."""
-    tx.execute("INSERT INTO meshnode_epochs (site_no, path, epoch) VALUES (?, ?, ?)", (*stream.key, epoch))
+def remember_epoch(tx: Tx, stream: Stream, epoch: bytes, last_no: int) -> None:
+    """Keep an epoch that is over, with the number of the last frame staged in it, and the last ones before it."""
+    sql = "INSERT INTO meshnode_epochs (site_no, path, epoch, last_no) VALUES (?, ?, ?, ?)"
+    tx.execute(sql, (*stream.key, epoch, last_no))
     tx.execute(
         "DELETE FROM meshnode_epochs WHERE no IN (SELECT no FROM meshnode_epochs WHERE site_no = ? AND path = ?"
         " ORDER BY no DESC LIMIT -1 OFFSET ?)",
@@ -264,10 +265,13 @@ def remember_epoch(tx: Tx, stream: Stream, epoch: bytes) -> None:
     )
 
 
-def past_epochs(tx: Tx, stream: Stream) -> frozenset[bytes]:
-    """Earlier epochs of this stream."""
-    rows = tx.execute("SELECT epoch FROM meshnode_epochs WHERE site_no = ? AND path = ?", stream.key)
-    return frozenset(row[0] for row in rows)
+def past_epochs(tx: Reads, stream: Stream) -> dict[bytes, int]:
+    """Earlier epochs of this stream, and the number of the last frame staged in each."""
+    rows = tx.execute("SELECT epoch, last_no FROM meshnode_epochs WHERE site_no = ? AND path = ?", stream.key)
+    past = dict(rows.fetchall())
+    if not all(_is_bytes(epoch, EPOCH_BYTES) and type(last_no) is int for epoch, last_no in past.items()):
+        stream.unreadable("an earlier epoch")
+    return past
 
 
 def streams(tx: Reads, table: str = "meshnode_outbound") -> list[Stream]:

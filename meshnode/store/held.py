@@ -95,9 +95,16 @@ def forget(tx: Tx, table_no: int, key_bytes: bytes) -> None:
 
 
 def unforget(tx: Tx, table_no: int, key_bytes: bytes) -> bool:
-    """Events of this row are applied again from now on; whether it had been forgotten."""
+    """Events of this row are applied again from now on; whether it had been forgotten.
+
+    A receipt does not say whose row it is of, so all of them go: an offer (profile §14) that one declined would never
+    bring the event. Those of rows that stay forgotten are made again when their events come once more.
+    """
     sql = "DELETE FROM meshnode_forgotten WHERE table_no = ? AND key = ?"
-    return bool(tx.execute(sql, (table_no, blake3_256(key_bytes))).rowcount)
+    if not tx.execute(sql, (table_no, blake3_256(key_bytes))).rowcount:
+        return False
+    tx.execute("DELETE FROM meshnode_receipts")
+    return True
 
 
 def any_forgotten(tx: Tx, table_no: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from meshnode.errors import StoreError
 from meshnode.store.database import Tx
 
-FORMAT = 3
+FORMAT = 4
 
 _FORMAT_1 = """
 CREATE TABLE meshnode_meta (          -- one value per name: mesh, founder, site, HLC, counters
@@ -305,7 +305,12 @@ UPDATE meshnode_backfills SET passed_others = passed;
 ALTER TABLE meshnode_requests ADD COLUMN restored INTEGER NOT NULL DEFAULT 0;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3)
+_FORMAT_4 = """
+-- Number of the last frame staged in it; of epochs that were over before this was kept, no peer holds more.
+ALTER TABLE meshnode_epochs ADD COLUMN last_no INTEGER NOT NULL DEFAULT 9223372036854775807;
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4)
 
 
 def migrate(tx: Tx) -> None:

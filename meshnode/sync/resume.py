@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from meshnode.limits import GENESIS_REWIND_MS
 from meshnode.model.delivery import OutboundStream, Replaced, Staged
@@ -35,14 +35,17 @@ def same_stream(
     return any(staged.no == last and staged.digest == inbound.digest for staged in unsettled)
 
 
-def holds_more(inbound: Inbound | None, stream: OutboundStream | None, past_epochs: Collection[bytes]) -> bool:
-    """Whether the peer holds a part of our stream that we know nothing of: what we sent then is lost here."""
-    if inbound is None or inbound.epoch in past_epochs:
+def holds_more(inbound: Inbound | None, stream: OutboundStream | None, past_epochs: Mapping[bytes, int]) -> bool:
+    """Whether the peer holds a part of our stream that we know nothing of: what we sent then is lost here.
+
+    `past_epochs` has the last frame of each: a stream may have begun anew between the loss and the link that tells it.
+    """
+    if inbound is None:
         return False
-    if stream is None or inbound.epoch != stream.epoch:
-        return True
-    last_no = stream.staged[-1].no if stream.staged else stream.settled_no
-    return inbound.next - 1 > last_no
+    last_no = past_epochs.get(inbound.epoch)
+    if stream is not None and inbound.epoch == stream.epoch:
+        last_no = stream.staged[-1].no if stream.staged else stream.settled_no
+    return last_no is None or inbound.next - 1 > last_no
 
 
 def rewind_wait_ms(rewound_ms: int, now_ms: int) -> int:

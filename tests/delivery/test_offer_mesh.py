@@ -12,6 +12,7 @@ from support.timed_mesh import TimedMesh, full
 
 from meshnode.codec import cbor
 from meshnode.codec.framing import FrameReader
+from meshnode.engine.outbox import reopen, stream_of
 from meshnode.limits import GENESIS_REWIND_MS, LINKS_MS, OFFER_WAIT_MS, QUIET_WATERMARKS_MS
 from meshnode.model.delivery import PATH
 from meshnode.model.frames import FEATURE_OFFER, FEATURES
@@ -200,6 +201,22 @@ def test_what_a_peer_told_and_lost_is_asked_for_as_a_whole(tmp_path: Path) -> No
     mesh.rest()
     assert RolledBack(None, everything=True) in wire.right.effects
     assert not any(isinstance(each, RolledBack) for each in wire.left.effects)
+    assert third.events() == second.events() != set()
+
+
+def test_it_is_asked_for_although_the_stream_began_anew_before_the_first_link(tmp_path: Path) -> None:
+    """As after an upgrade, where what is staged in the copy is of an earlier format."""
+    mesh = started(tmp_path, 3, [(0, 2), (1, 2)])
+    first, second, third = mesh.nodes
+    copy = third.backup()
+    first.write("n", "x")
+    mesh.run(4 * OFFER_WAIT_MS)
+    assert everywhere(mesh), "the third sent it on"
+    third.lose(copy)
+    with third.context.transaction() as tx:
+        reopen(third.context, tx, stream_of(third.context, tx, second.site, PATH))
+    mesh.wires = {(1, 2): Wire(second, third)}
+    mesh.rest()
     assert third.events() == second.events() != set()
 
 

@@ -11,8 +11,8 @@ import pytest
 from support.pair import Node, Stopped, mesh
 from support.records import FOUNDER, retirement, site_key
 
-from meshnode.engine import inbox, outbox
-from meshnode.engine.forget import forget
+from meshnode.engine import inbox, links, outbox
+from meshnode.engine.forget import forget, unforget
 from meshnode.engine.links import open_link
 from meshnode.engine.offer import Filter
 from meshnode.engine.retention import compaction, evict
@@ -265,6 +265,27 @@ def test_long_stretches_take_many_transactions(nodes: list[Node], monkeypatch: p
         assert len(results) < 20
     assert sorted(each for result in results for frame in offered(result) for each in frame) == named(*events)
     assert len(results) > 2
+
+
+def test_what_needs_no_offer_is_not_passed_again_and_again_while_a_frame_is_in_flight(
+    nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cursor cannot be stored meanwhile: a peer that never acknowledges would keep the writer busy for good."""
+    node, _, author, _ = nodes
+    stream = Stream(node)
+    receive(node, AUTHOR, batch(AUTHOR, author.write("a", "x")))
+    for number in range(9):
+        node.write(f"n{number}", "x")
+    stream.advance(linked=[AUTHOR])
+    monkeypatch.setattr(offers, "SCAN_ROWS", 2)
+    staged = stream.advance(linked=[])
+    assert [len(each) for each in offered(staged)] == [1]
+    for _ in range(10):
+        result = stream.advance(linked=[])
+        if not result.more:
+            break
+    assert not result.more
+    assert node.query("SELECT offer_cursor FROM meshnode_outbound") == [(0,)]
 
 
 def test_what_is_missing_from_the_log_stops_the_stream(nodes: list[Node]) -> None:
@@ -730,3 +751,42 @@ def test_the_clock_of_a_batch_names_what_rose_and_the_peer_does_not_hear_itself(
     assert clock() == {node.site, AUTHOR, OTHER}
     open_link(node.context, PEER, PATH)
     assert clock() == {node.site, AUTHOR, OTHER}, "a new link: the peer may be another one"
+
+
+def test_what_is_let_out_while_others_wait_before_it_is_looked_at_again(nodes: list[Node]) -> None:
+    """Else it would be neither offered at once nor waited for, and its author's watermark told over the hole."""
+    node, _, author, other = nodes
+    stream = Stream(node)
+    receive(node, AUTHOR, batch(AUTHOR, author.write("a", "x")))
+    receive(node, OTHER, batch(OTHER, other.write("b", "x")))
+    stream.settle(stream.advance())
+    receive(node, AUTHOR, batch(AUTHOR, author.event("c", "x", table=("main", "elsewhere"))))
+    receive(node, OTHER, batch(OTHER, other.write("d", "x")))
+    node.classify(TableClass.PRIVATE)
+    assert offered(stream.advance(linked=[AUTHOR])) == []
+    node.classify(TableClass.SHARED)
+    result = stream.advance(linked=[AUTHOR], watermarks=True)
+    assert len(offered(result)[0]) == 2
+
+
+def test_a_receipt_declines_nothing_once_the_row_is_not_forgotten_any_more(nodes: list[Node]) -> None:
+    """A peer that never sent anything is not asked for it: it is to come by its offer."""
+    node, _, author, _ = nodes
+    event = author.write("a", "x")
+    receive(node, AUTHOR, batch(AUTHOR, event))
+    forget(node.context, "main", "notes", {"id": "a"})
+    unforget(node.context, "main", "notes", {"id": "a"})
+    assert wanted(node, *named(event)) == named(event)
+
+
+def test_a_full_hello_still_names_the_peers_own_newest_event(
+    nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is how a restored peer learns that it wrote what it has lost, however many others wrote later."""
+    node, peer, author, other = nodes
+    for each, site in ((peer, PEER), (author, AUTHOR), (other, OTHER)):
+        events = [each.write("a", text) for text in ("x" if each is peer else "xyz")]
+        receive(node, site, batch(site, *events))
+    node.write("a", "z")
+    monkeypatch.setattr(links, "MAX_HLC_SITES", 2)
+    assert {site for site, _ in open_link(node.context, PEER, PATH).max_hlc} == {node.site, PEER}

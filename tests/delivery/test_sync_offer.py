@@ -304,3 +304,12 @@ def test_a_node_whose_stream_the_peer_holds_more_of_asks_for_everything_where_it
     more = msgspec.structs.replace(HELLO, features=features, inbound=Inbound(EPOCH, 3, b"d" * 32))
     effects = session.control_untrusted(wire(more), NOW)
     assert RolledBack(None, everything=everything) in effects
+
+
+@pytest.mark.parametrize(("last_no", "lost"), [(1, True), (2, False)])
+def test_what_it_knew_of_an_earlier_epoch_tells_whether_it_lost_any(last_no: int, lost: bool) -> None:
+    session = Session(GREETING, PEER)
+    stream = OutboundStream(b"another.", 0, b"", (), 0)
+    session.start(LinkState(stream, None, past_epochs={EPOCH: last_no}), NOW)
+    more = msgspec.structs.replace(HELLO, features=FEATURES, inbound=Inbound(EPOCH, 3, b"d" * 32))
+    assert (RolledBack(None, everything=True) in session.control_untrusted(wire(more), NOW)) is lost

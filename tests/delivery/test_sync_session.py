@@ -331,7 +331,7 @@ def test_late_and_earlier_acks_are_no_ops() -> None:
     session.control_untrusted(ack(first), NOW)
     assert jobs(session.control_untrusted(ack(first), NOW)) == []
     assert session.in_flight == 1
-    state = LinkState(OutboundStream(EPOCH, 0, b"", (), 0), None, past_epochs=frozenset({NEXT_EPOCH}))
+    state = LinkState(OutboundStream(EPOCH, 0, b"", (), 0), None, past_epochs={NEXT_EPOCH: 1})
     earlier = started(state, inbound=Inbound(EPOCH, 1, b""))
     assert not earlier.control_untrusted(ack(first, NEXT_EPOCH), NOW)
 

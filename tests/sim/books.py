@@ -72,10 +72,11 @@ class Books:
         self.events: dict[bytes, Event] = {}  # every event that was ever on a disk
         self.authored: dict[bytes, list[Event]] = {}  # by site, what its own node wrote, in this order
         self.at_risk: set[bytes] = set()  # was on its author's disk when that was lost
+        self.lost: defaultdict[int, set[bytes]] = defaultdict(set)  # was on a disk of this node that was lost
         # By event of a site that lost a disk: what it had written before, and did not have when it wrote that one.
         self.unseen: dict[bytes, frozenset[bytes]] = {}
         self.thinned: set[str] = set()  # tables of which some node asked for no more than their rows need
-        self.taken_out: set[bytes] = set()  # what some node compacted or took back, on record
+        self.taken_out: defaultdict[int, set[bytes]] = defaultdict(set)  # what a node compacted or took back, on record
         self.clocks_fallen: defaultdict[int, list[tuple[Event, Event]]] = defaultdict(list)
 
     def update(self, node: Node) -> None:
@@ -97,6 +98,7 @@ class Books:
     def replaced(self, node: Node) -> None:
         """The node has another copy of its database: what it wrote since that copy is gone from there."""
         before = self.held.get(node.number, Held())
+        self.lost[node.number] |= before.events.keys()
         self.at_risk.update(data for data in before.events if self.events[data].site == node.site)
         self.held[node.number] = Held()
 
@@ -136,7 +138,7 @@ class Books:
         if gone:
             ranges = node.query("SELECT first, last FROM meshnode_removed")
             on_record = [each for each in gone if any(first <= each <= last for first, last in ranges)]
-            self.taken_out.update(held.positions[each] for each in on_record)
+            self.taken_out[node.number].update(held.positions[each] for each in on_record)
 
     def _take(self, node: Node, held: Held, rows: Iterable[tuple[int, bytes]]) -> None:
         for position, data in rows:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from support.store_jobs import Job
 
 from meshnode.codec.cose import split_untrusted
+from meshnode.engine.asking import covers
 from meshnode.engine.check import check_store
 from meshnode.errors import EnvelopeError
 from meshnode.limits import NOTICE_ROWS, REQUESTS_PER_PEER, STORED_ACK_WINDOWS, WINDOW_FRAMES
 from meshnode.model.delivery import PATH
 from meshnode.model.event import CONTENT_TYPE, Event
-from meshnode.model.frames import Batch, Live, Records
-from meshnode.model.hlc import Hlc
+from meshnode.model.frames import Batch, Inbound, Live, Records
+from meshnode.model.hlc import ZERO, Hlc
 from meshnode.model.record import Vouch, parse_record_untrusted, split_record_untrusted
 from meshnode.store import delivery, inbound
 from meshnode.store.backlog import backlog
@@ -24,6 +25,7 @@ from meshnode.store.log import HELD
 from meshnode.store.reoffers import EVENT
 from meshnode.store.u64 import from_sql
 from meshnode.sync.effects import Advance, Commit
+from meshnode.sync.resume import holds_more
 from sim.books import name_of
 from sim.convergence import Convergence
 from sim.network import Host, Side
@@ -148,8 +150,10 @@ class CursorsBehindPeers(Checker):
 
     def _account_for(self, sender: Node, receiver: Node, stream: Stream, position: int, event: Event) -> None:
         books = self.world.watch.books
-        if event.site == receiver.site or books.may_lack(receiver, event) or event.data in books.taken_out:
+        if event.site == receiver.site or books.may_lack(receiver, event):
             return
+        if event.data in books.taken_out[receiver.number]:
+            return  # it was there
         if not sender.query("SELECT 1 FROM meshnode_log WHERE position = ?", position):
             return  # taken out since
         again = sender.query(
@@ -160,14 +164,35 @@ class CursorsBehindPeers(Checker):
         )
         if again or any(position in row.items.positions for row in staged_rows(sender, stream)):
             return
-        if receiver.query("SELECT 1 FROM meshnode_requests"):
+        if asks_for(receiver, event):
             return  # it has asked for what it dropped before
+        if event.data in books.lost[receiver.number] and will_ask_for_everything(receiver, sender):
+            return  # it offered it before it lost its disk, and learns of that from the sender's hello (profile §14)
         if event.table in receiver.dropped & books.thinned and books.superseded(receiver, event):
             return  # it asked for what it dropped, and got what the row needs
         self.fail(
             f"the cursor of node {sender.number} for node {receiver.number} passed {name_of(event)} at position "
             f"{position}, which is not there"
         )
+
+
+def asks_for(node: Node, event: Event) -> bool:
+    """Whether a node waits for an answer that brings an event."""
+    asked = [inbound.read_request(body) for (body,) in node.query("SELECT body FROM meshnode_requests")]
+    return any(covers(request, event.site, event.schema, event.table) for request in asked)
+
+
+def will_ask_for_everything(node: Node, peer: Node) -> bool:
+    """Whether a node that was restored has still to read that the peer holds more of its stream than it knows."""
+    seen, own = stream_between(peer, node), stream_between(node, peer)
+    held = inbound.read_inbound(peer, seen) if seen else None
+    if held is None:
+        return False
+    stream, past = None, dict[bytes, int]()
+    if own is not None:
+        outbound, past = delivery.read_outbound(node, own), delivery.past_epochs(node, own)
+        stream = delivery.stream_view(outbound, staged_rows(node, own)) if outbound else None
+    return holds_more(Inbound(held.epoch, held.next, held.digest or b""), stream, past)
 
 
 def staged_rows(sender: Node, stream: Stream) -> list[StagedRow]:
@@ -216,7 +241,7 @@ class NothingAcknowledgedIsLost(Checker):
     def _check(self, node: Node) -> None:
         books = self.world.watch.books
         gone = self._acknowledged[node.number] - books.held[node.number].events.keys()
-        lost = [books.events[data] for data in gone - books.taken_out]
+        lost = [books.events[data] for data in gone - books.taken_out[node.number]]
         if lost:
             first = name_of(min(lost, key=lambda event: event.rank))
             self.fail(f"node {node.number} acknowledged {len(lost)} events that it does not hold, first {first}")
@@ -250,14 +275,14 @@ class WatermarksTrue(Checker):
 
     def booted(self, node: Node) -> None:
         self._claimed[node.number].clear()
-        self._check(node)
+        self._check(node, opted_in=True)
 
     def at_rest(self) -> None:
         for node in self.world.live():
             self._claimed[node.number].clear()
             self._check(node)
 
-    def _check(self, node: Node) -> None:
+    def _check(self, node: Node, *, opted_in: bool = False) -> None:
         books, known = self.world.watch.books, self._claimed[node.number]
         for group, hlc in watermarks_of(node).items():
             before = known.get(group)
@@ -266,12 +291,14 @@ class WatermarksTrue(Checker):
             known[group] = hlc
             for event in books.authored.get(group[0], ()):
                 if event.table == group[1] and event.hlc <= hlc and event.data not in books.held[node.number].events:
+                    if opted_in and event.table in node.dropped and asks_for(node, event):
+                        continue  # to be told to leave it out was a verdict too; nothing rises before the answer
                     self._account_for(node, event, hlc)
 
     def _account_for(self, node: Node, event: Event, hlc: Hlc) -> None:
         books = self.world.watch.books
         # What was compacted or taken back anywhere need not be sent from there: no row needs it, or none may have it.
-        if books.may_lack(node, event) or event.data in books.taken_out:
+        if books.may_lack(node, event) or any(event.data in each for each in books.taken_out.values()):
             return
         if any(books.may_not_have(other, event) for other in self.world.nodes if other.is_up):
             return  # a relay dropped it; the record that says so is on its way here, or waits for this node's clock
@@ -279,10 +306,8 @@ class WatermarksTrue(Checker):
             return  # its author's stream is whole as far as its author knows
         if event.table in books.thinned and books.superseded(node, event):
             return  # a relay has, and had to send, no more than the row needs
-        if event.table in node.dropped:
-            return  # it was told to leave it out, which is a verdict too; what it asked for since is on its way
         hostile = self.world.hostile
-        if hostile is not None and (event.site, event.table) in hostile.lies.claimed:
+        if hostile is not None and hlc <= hostile.lies.claimed.get((event.site, event.table), ZERO):
             return  # a member's claim is believed: evidence that decides nothing
         self.fail(f"node {node.number} claims {tuple(hlc)} and lacks {name_of(event)}")
 

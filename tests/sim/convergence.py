@@ -11,6 +11,7 @@ from support.store_jobs import Job
 
 from meshnode.model.event import Event
 from meshnode.model.frames import WHAT_SITE
+from meshnode.model.hlc import ZERO, Hlc
 from meshnode.sync.effects import Answer
 from sim.books import name_of, names_a_row, needed_of
 from sim.network import Side
@@ -28,17 +29,21 @@ class Convergence(Checker):
     """All live nodes end with the same events, records and rows; the rows are what profile §5 makes of the events.
 
     Two kinds of event may be missing. Of a table that was compacted, or that a node left out and then asked for
-    (feature `covering`), those that no row needs. And what a site that lost its disk had written before, if it wrote on
-    before anybody told it: peers tell it of nothing but its newest event, and send it its own only on its request
-    (profile §8). It lacks them, and with it who hears of them through it alone.
+    (feature `covering`), those that no row needs. And what a site that lost its disk had written before, unless a peer
+    told it of that or of later events, or was asked while it had it: a peer tells a site of nothing but its newest
+    event, in a hello or by a watermark, which says nothing to one that has written on, and sends it its own only on its
+    request (profile §8). It lacks them, and with it who hears of them through it alone.
     """
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._promised: defaultdict[tuple[int, int], set[bytes]] = defaultdict(set)  # from whom, to whom
+        self._greeted: dict[tuple[int, int], Hlc] = {}  # what a hello has to say of the newest event of whom it greets
 
     def after(self, node: Node, name: str, side: Side | None, job: Job | None, outcome: Any) -> None:
-        """Who was asked by a site for its own events brings those that it has then."""
+        """A hello names the newest event of whom it greets; who was asked for those of its peer brings what it has."""
+        if name == "open link" and side is not None:
+            self._greeted[(node.number, side.peer.number)] = self._newest(node, side.peer.site)
         if isinstance(job, Answer) and side is not None and isinstance(side.peer, Node):
             request, peer, books = job.request, side.peer, self.world.watch.books
             if (request.what, request.site) == (WHAT_SITE, peer.site):
@@ -81,18 +86,18 @@ class Convergence(Checker):
         return found or list(self._rows(nodes, every, unknown))
 
     def _unknown(self, nodes: list[Node]) -> dict[int, set[bytes]]:
-        """By node, what it cannot know of: lost by its author, which wrote on and cannot be told of it any more."""
+        """By node, what it cannot know of: lost by its author, whom nobody told."""
         books, unknown = self.world.watch.books, {node.number: set[bytes]() for node in nodes}
         for author in nodes:
             held = books.held[author.number].events
             written = books.authored.get(author.site, ())
-            newest = max((event.hlc for event in written if event.data in held), default=None)
+            newest, told = self._newest(author, author.site), self._told_of_itself(author)
             promised = {
                 data for (_, number), some in self._promised.items() if number == author.number for data in some
             }
             for event in written:
                 lost = event.data in books.at_risk and event.data not in held
-                if lost and newest is not None and event.hlc < newest and event.data not in promised:
+                if lost and not newest < event.hlc <= told and event.data not in promised:
                     holders = [node for node in nodes if event.data in books.held[node.number].events]
                     others = [node for node in nodes if node is not author]
                     reached = self.world.network.reached(others, holders, through=others)
@@ -100,6 +105,25 @@ class Convergence(Checker):
                         if node.number not in reached:
                             unknown[node.number].add(event.data)
         return unknown
+
+    def _newest(self, node: Node, site: bytes) -> Hlc:
+        books = self.world.watch.books
+        written = books.authored.get(site, ())
+        return max((event.hlc for event in written if event.data in books.held[node.number].events), default=ZERO)
+
+    def _told_of_itself(self, node: Node) -> Hlc:
+        """The latest event of its own that a node is told of on the links that it has, by those who do not lie.
+
+        What hellos say is known from what their senders had, watermarks from what they said.
+        """
+        peers = [end.peer for end in node.running.ends.values() if isinstance(end.peer, Node)]
+        claims = [
+            told.hlc
+            for peer in peers
+            for group, told in node.running.ends[peer.site].session.peer_watermarks.items()
+            if group[0] == node.site
+        ]
+        return max([ZERO, *(self._greeted.get((peer.number, node.number), ZERO) for peer in peers), *claims])
 
     def _rows(self, nodes: list[Node], every: dict[bytes, Event], unknown: dict[int, set[bytes]]) -> Iterator[str]:
         expected: dict[frozenset[bytes], Rows] = {}

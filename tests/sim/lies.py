@@ -9,6 +9,7 @@ from support.foreign_bytes import RETIREMENT, Frame, Site, encode
 from support.records import MESH_ID
 
 from meshnode.limits import REQUESTS_PER_PEER, SKEW_MS, UNKNOWN_GROUPS_PER_SITE
+from meshnode.model.hlc import Hlc
 from sim.chance import Chance
 from sim.tables import LATE, NOTES
 
@@ -22,7 +23,7 @@ class Lies:
     def __init__(self, site: Site, chance: Chance, now_ms: Callable[[], int], honest: Sequence[bytes]) -> None:
         self.site = site
         self.overheard: list[bytes] = []  # events of others, to be said again
-        self.claimed: set[tuple[bytes, str]] = set()  # groups that it told false watermarks of
+        self.claimed: dict[tuple[bytes, str], Hlc] = {}  # the highest false watermark that it told of a group
         self._chance = chance
         self._now_ms = now_ms
         self._honest = honest
@@ -158,8 +159,9 @@ class Lies:
         for site in self._chance.some(self._honest, 0.5):
             table = self._chance.pick((NOTES.name, LATE.name, "flood 1"))
             by_ms = self._chance.pick((-60_000, 0, SKEW_MS - 10_000, SKEW_MS + 60_000))
-            self.claimed.add((site, table))
-            entries.append([site, "main", table, self._now_ms() + by_ms, 0])
+            claim = Hlc(self._now_ms() + by_ms, 0)
+            self.claimed[(site, table)] = max(claim, self.claimed.get((site, table), claim))
+            entries.append([site, "main", table, *claim])
         return {"t": "watermarks", "after": {"epoch": epoch, "no": no}, "entries": entries}
 
     def requests(self) -> list[Frame]:
