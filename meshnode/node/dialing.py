@@ -87,6 +87,7 @@ class DialPlan:
         self._targets: dict[bytes | Address, _Target] = {}
         self._linked: dict[bytes, float] = {}  # since when
         self._site_of: dict[Address, bytes] = {}  # static peers that told who they are
+        self._wanted: set[bytes] = set()  # sites to dial again whatever becomes of the attempt under way
 
     # --- what there is to dial
 
@@ -96,6 +97,7 @@ class DialPlan:
         for target in list(self._targets):
             if isinstance(target, bytes) and target not in wanted:
                 del self._targets[target]
+        self._wanted &= wanted
         for site in wanted - self._targets.keys():
             self._targets[site] = _Target(due=self._first_due(site, now))
         for address, site in list(self._site_of.items()):
@@ -137,7 +139,15 @@ class DialPlan:
             self._news(target, now + self._random() * self._policy.base_s)
 
     def again(self, site: bytes, now: float) -> None:
-        """A link to this site was ended on purpose: its end says nothing about the next one."""
+        """A link to this site was ended on purpose: its end says nothing about the next one.
+
+        The attempt that led to that link may not have been told of yet: what is said of it then is no reason to wait.
+        """
+        if any(target.dialing and self._site_at(name) in (site, None) for name, target in self._targets.items()):
+            self._wanted.add(site)
+        self._renew(site, now)
+
+    def _renew(self, site: bytes, now: float) -> None:
         for target in self._targets_of(site):
             self._news(target, self._first_due(site, now))
 
@@ -185,6 +195,7 @@ class DialPlan:
             # From here on `linked` keeps it from being dialed, and `unlinked` says when to try again; one that came
             # before this call stands, one that never comes is made up for.
             target.due = max(target.due, now + self._policy.settled_s)
+        self._if_wanted(site, now)
 
     def failed(self, attempt: Attempt, now: float, code: CloseCode | None = None, site: bytes | None = None) -> None:
         """No address of the attempt led to the site; `site` is who answered there all the same."""
@@ -194,6 +205,12 @@ class DialPlan:
         if target is not None:
             target.dialing = False
             self._pause(target, now, code)
+        self._if_wanted(self._site_at(attempt.target), now)
+
+    def _if_wanted(self, site: bytes | None, now: float) -> None:
+        if site is not None and site in self._wanted:
+            self._wanted.discard(site)
+            self._renew(site, now)
 
     def _targets_of(self, site: bytes) -> list[_Target]:
         """The site's own target and the static addresses at which it turned out to be."""

@@ -93,6 +93,28 @@ def test_a_link_that_was_gone_before_anyone_noticed_is_dialed_again() -> None:
     assert plan.due(1.0 + POLICY.settled_s) != []
 
 
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_link_that_is_to_be_made_again_is_so_whatever_is_told_of_it_later(linked: bool, static: bool) -> None:
+    plan = plan_of(LARGE)
+    if static:
+        plan.static([HERE], 0.0)
+    plan.remembered(LARGE, [HERE], 0.0)
+    (attempt,) = plan.due(0.0)
+    if linked:  # and over, before the dialer was told
+        plan.linked(LARGE, 0.5)
+        plan.unlinked(LARGE, 0.6, CloseCode.RETIRED)
+    plan.again(LARGE, 0.6)
+    if linked:
+        plan.succeeded(attempt, HERE, LARGE, 0.7)
+    else:
+        plan.failed(attempt, 0.7, CloseCode.RETIRED, LARGE)
+    (again,) = plan.due(POLICY.news_s)
+    plan.failed(again, POLICY.news_s, CloseCode.RETIRED, LARGE)
+    if not static:  # such an address is a target beside the site
+        assert plan.due(POLICY.news_s + POLICY.lasting_s / 4) == [], "once, and then as after any refusal"
+
+
 def test_a_refusal_right_after_the_handshake_keeps_its_long_pause() -> None:
     plan = plan_of(LARGE)
     plan.seen(LARGE, b"", [HERE], 0.0)
