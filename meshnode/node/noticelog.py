@@ -9,6 +9,7 @@ from meshnode.model.site import short_text
 from meshnode.store.notices import Notice
 
 EVERY_S = 60.0  # seconds between two lines about one kind and site: a member can cause notices without end
+NEWS = frozenset({"joined"})  # kinds that nobody has to be warned of
 SUBJECTS = 1024  # (kind, site) pairs remembered; beyond them all share one
 
 logger = logging.getLogger("meshnode.notices")
@@ -35,4 +36,5 @@ class NoticeLog:
                 continue
             self._told[subject] = (now, 0)
             about = " ".join(part for part in (short_text(notice.site), notice.table) if part)
-            logger.warning("%s %s: %s (%d since the last line)", notice.kind, about, notice.sample, since)
+            level = logging.INFO if notice.kind in NEWS else logging.WARNING
+            logger.log(level, "%s %s: %s (%d since the last line)", notice.kind, about, notice.sample, since)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import stat
 from pathlib import Path
@@ -118,6 +119,12 @@ def test_a_kind_of_notice_is_one_line_a_minute(caplog: pytest.LogCaptureFixture)
     now[0] = EVERY_S
     log.tell([notice])
     assert "(100 since the last line)" in caplog.records[-1].getMessage()
+
+
+def test_good_news_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "meshnode.notices")
+    NoticeLog(lambda: 0.0).tell([Notice(kind, b"s" * 16, "", 1, 0, 0, "text") for kind in ("joined", "skew")])
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
 
 
 async def test_a_port_is_kept_beside_settings_without_one(tmp_path: Path) -> None:
