@@ -9,7 +9,7 @@ from __future__ import annotations
 from meshnode.errors import StoreError
 from meshnode.store.database import Tx
 
-FORMAT = 5
+FORMAT = 3
 
 _FORMAT_1 = """
 CREATE TABLE meshnode_meta (          -- one value per name: mesh, founder, site, HLC, counters
@@ -303,14 +303,8 @@ ALTER TABLE meshnode_backfills ADD COLUMN passed_others INTEGER NOT NULL DEFAULT
 UPDATE meshnode_backfills SET passed_others = passed;
 -- 1: asked since this copy may have lost what others wrote; of what the peer itself wrote nothing was dropped here.
 ALTER TABLE meshnode_requests ADD COLUMN restored INTEGER NOT NULL DEFAULT 0;
-"""
-
-_FORMAT_4 = """
 -- Number of the last frame staged in it; of epochs that were over before this was kept, no peer holds more.
 ALTER TABLE meshnode_epochs ADD COLUMN last_no INTEGER NOT NULL DEFAULT 9223372036854775807;
-"""
-
-_FORMAT_5 = """
 -- 1: whoever proves to hold the invite waits until a person has said yes.
 ALTER TABLE meshnode_invites ADD COLUMN confirm INTEGER NOT NULL DEFAULT 0;
 -- Public key of the joiner that proved it first, null while nobody has.
@@ -319,7 +313,7 @@ ALTER TABLE meshnode_invites ADD COLUMN candidate_name TEXT NOT NULL DEFAULT '';
 ALTER TABLE meshnode_invites ADD COLUMN candidate_ms INTEGER NOT NULL DEFAULT 0;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4, _FORMAT_5)
+_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3)
 
 
 def migrate(tx: Tx) -> None:
