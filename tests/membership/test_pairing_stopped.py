@@ -26,7 +26,7 @@ from meshnode.errors import CloseCode, PairingError
 from meshnode.model.invite import Invite
 from meshnode.model.pairing import Ends, Proof, joiner_mac, joiner_signature, transcript
 from meshnode.model.site import SiteKey
-from meshnode.node import founding, joining
+from meshnode.node import databases, joining
 from meshnode.node.ceremony import UnknownInvites, invite_over, join_over
 from meshnode.node.home import Home
 from meshnode.node.pairing import Joined, admitting_untrusted
@@ -306,7 +306,7 @@ async def test_a_joiner_that_is_stopped_at_any_step_starts_again(
     sys.addaudithook(lambda event, arguments: [hook(event, arguments) for hook in hooks] and None)
     monkeypatch.setattr(joining, "pair", answers)
     with monkeypatch.context() as patch:
-        patch.setattr(founding, "Database", partial(Database, fault=watching.step))
+        patch.setattr(databases, "Database", partial(Database, fault=watching.step))
         await joining.join(home, invite.text(), name="phone")
     hooks.clear()
     assert_whole(home, answers)
@@ -331,7 +331,7 @@ def assert_whole(path: Path, answers: Answers) -> None:
     home = Home.load(path)
     key = home.site_key()
     assert key == answers.key or key.site != FIRST.site
-    storage = Storage.open(home.database_path, key)
+    storage = Storage.open(databases.database_of(home, key), key)
     try:
         assert storage.engine.context.membership.is_peer(key.site, key.public_key)
         with storage.engine.context.transaction() as tx:
