@@ -69,7 +69,12 @@ async def test_members_say_who_role_by_whom_and_since_when(tmp_path: Path) -> No
             ("b", "authority", 2, "a", False),
             ("c", "member", None, "a", True),
         ]
-        assert all(view.linked and view.software and view.last_seen_ms for view in views if not view.own)
+
+        async def heard() -> bool:  # what a hello said is stored a moment after it came
+            others = [view for view in await c.members() if not view.own]
+            return all(view.linked and view.software and view.last_seen_ms and view.address for view in others)
+
+        await until(c, heard)
         assert (await a.status()).warnings == []
         invited = await join(tmp_path / "d", (await b.invite()).invite, name="d")  # it may let others in now
         await agree(a, b, c)
