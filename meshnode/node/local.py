@@ -393,6 +393,7 @@ class LocalNode:
             mesh_tag=mesh_tag(meta.read_bytes(tx, meta.MESH_ID)).hex(),
             home=str(self.home.path),
             database=str(self.home.database_path),
+            encrypted=self.storage.file.key is not None,
             peers=peer_views(mesh),
             role=member.role if member else "none",
             retired=member is not None and member.cutoff is not None,

@@ -250,7 +250,7 @@ def dies(*arguments, **named):
         os._exit(9)
     return wanted(*arguments, **named)
 setattr(owner, name, dies)
-new = Home(folder, passphrase="correct horse")
+new = Home(folder, passphrase="correct horse", encrypt=what == "encrypt")
 if what == "export":
     moving.export_device(new, Path(file), "correct horse")
 else:
@@ -318,19 +318,28 @@ async def test_and_killed_again_while_it_cleans_up(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("place", "count"),
-    [("moving._settle", 1), ("moving.write_key", 1), ("moving.write_key", 2), ("Home.finish", 1)],
+    ("place", "count", "what"),
+    [
+        ("moving._settle", 1, "import"),
+        ("moving.encrypt_into", 1, "encrypt"),
+        ("moving.write_key", 1, "import"),
+        ("moving.write_key", 2, "import"),
+        ("Home.finish", 1, "import"),
+    ],
 )
-async def test_killed_while_it_arrives_the_import_is_done_again(tmp_path: Path, place: str, count: int) -> None:
+async def test_killed_while_it_arrives_the_import_is_done_again(
+    tmp_path: Path, place: str, count: int, what: str
+) -> None:
     await device(tmp_path / "old")
     site = Home(tmp_path / "old").site_key().site
     export_device(Home(tmp_path / "old"), tmp_path / "file", WORD)
-    await dies(place, count, "import", tmp_path / "new", tmp_path / "file")
-    await dies(place, count, "import", tmp_path / "other", tmp_path / "file")
+    await dies(place, count, what, tmp_path / "new", tmp_path / "file")
+    await dies(place, count, what, tmp_path / "other", tmp_path / "file")
     taken(tmp_path / "new", tmp_path / "file")
     assert await titles(tmp_path / "new") == ["kept", "new"]
     async with Node(tmp_path / "other", config=loopback()) as node:  # no half of the device gets into another mesh
         assert (await node.status()).site != site.hex()
+    assert not [*(tmp_path / "new").glob(".*"), *(tmp_path / "other").glob(".*")]
 
 
 async def test_a_mark_that_cannot_be_read_stops_the_home_all_the_same(tmp_path: Path) -> None:
