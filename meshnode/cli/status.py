@@ -32,7 +32,7 @@ def _print(status: Status) -> None:
     running = f"running, process {status.pid}, UDP port {status.port}" if status.running else "not running"
     role = "retired from" if status.retired else f"{status.role} of"
     print(f"{printable(status.name)!r} ({status.short}), {role} mesh {status.mesh_tag}: {running}")
-    print(f"home {status.home}, database {status.database}")
+    print(f"home {status.home}, database {status.database}{' (encrypted)' if status.encrypted else ''}")
     print(f"{status.tables} tables, {status.rows} rows, {status.events} events, {status.held} held")
     for table, why in status.unusable.items():
         print(f"table {cell(table)} takes no part as it stands: {cell(why)}")

@@ -408,7 +408,9 @@ class LocalNode(LettingIn):
         return syncing.others_named(tx, self._membership(tx), meta.read_bytes(tx, meta.SITE), named)
 
     def _status(self, tx: Tx, heard: Mapping[bytes, Heard]) -> Status:
-        return status_of(self._mesh(tx, heard), self.home, self._incarnation())
+        return status_of(
+            self._mesh(tx, heard), self.home, self._incarnation(), encrypted=self.storage.file.key is not None
+        )
 
 
 @asynccontextmanager

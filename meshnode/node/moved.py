@@ -14,7 +14,7 @@ from meshnode.errors import IdentityError
 from meshnode.node.home import Home
 from meshnode.node.private import sync_folder, write_private
 
-COPY = ".moving."  # what the copy of the database that goes into the file is called, for as long as that is written
+COPY = ".moving.database."  # how the name of a copy begins that goes into the file, or came out of it
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -144,11 +144,12 @@ def _rename(home: Home, draft: Path, file: Path) -> None:
     try:
         mark_moved(home, Mark(file=str(file), draft=str(draft), day=f"{datetime.now(UTC).astimezone():%Y-%m-%d %H:%M}"))
         draft.rename(file)
-        sync_folder(file.parent)
     except BaseException:
         if not file.exists():
             take_back(home)
         raise
+    with suppress(OSError):  # should a power cut undo the renaming, the draft says that the device stayed
+        sync_folder(file.parent)
 
 
 def _copy_database(home: Home, key: SiteKey, copy: Path) -> str:
@@ -191,11 +192,14 @@ def _take_database(home: Home, pieces: Iterator[bytes]) -> None:
     files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
     for left in (*files, *home.path.glob(f"{COPY}*")):  # of an import that was cut short
         left.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        for piece in pieces:
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreError(f"cannot write the database {path}: {error.strerror}") from error
 
 
 def _encrypt(home: Home, key: SiteKey) -> None:

@@ -19,7 +19,7 @@ from meshnode.store import invites, meta, queries
 SOFTWARE: Final = f"meshnode/{version('meshnode')}"
 
 
-def status_of(mesh: Mesh, home: Home, incarnation: bytes | None) -> Status:
+def status_of(mesh: Mesh, home: Home, incarnation: bytes | None, *, encrypted: bool) -> Status:
     """`incarnation` is that beside the key, None where it cannot be read (profile §8)."""
     tx, site, member = mesh.tx, mesh.own, mesh.membership.by_site.get(mesh.own)
     lagging, gone = lagging_now(mesh), moved(home)
@@ -33,6 +33,7 @@ def status_of(mesh: Mesh, home: Home, incarnation: bytes | None) -> Status:
         mesh_tag=mesh_tag(meta.read_bytes(tx, meta.MESH_ID)).hex(),
         home=str(home.path),
         database=str(home.database_path),
+        encrypted=encrypted,
         peers=peer_views(mesh),
         role=member.role if member else "none",
         retired=member is not None and member.cutoff is not None,

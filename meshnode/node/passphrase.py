@@ -69,7 +69,7 @@ class Passphrase:
         if answer is None:
             raise IdentityError(
                 f"{path} is under a passphrase{trouble}: run this at a terminal, or let `--passphrase-fd N` name an "
-                "open descriptor that it can be read from"
+                "open descriptor that it can be read from (in Python, `Home(folder, passphrase=…)`)"
             )
         passphrase = checked(answer)
         return self._opened(path, unseal(passphrase), passphrase)

@@ -179,6 +179,7 @@ class Status(View, frozen=True, kw_only=True):
     mesh_tag: str
     home: str
     database: str
+    encrypted: bool = False  # the database file
     peers: list[PeerView]
     role: str = "member"
     retired: bool = False

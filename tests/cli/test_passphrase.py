@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.command import Result, meshnode, start
-from support.nodes import loopback
+from support.nodes import Process, free_port, loopback
 from support.rings import ring
 from support.terminal import at_terminal
 
@@ -79,6 +79,26 @@ async def test_a_running_node_asks_once_and_its_verbs_never(tmp_path: Path) -> N
     _, rest = await process.communicate()
     assert process.returncode == 0
     assert SAID.encode() not in log + rest + status.out.encode()
+
+
+async def test_the_recovery_key_signs_from_a_file_under_a_passphrase(tmp_path: Path) -> None:
+    """While a node runs too: it reads the file, and is told what opens it."""
+    home, key = tmp_path / "n", tmp_path / "safe.key"
+    await founded(home)
+    NodeHome(home).recovery_key_path.rename(key)
+    role = ("role", "desk", "member", "--recovery", str(key))
+    refused = await said(*role, home=home)
+    assert (refused.code, "--recovery-passphrase-fd N" in refused.err) == (1, True), refused
+    both = f"{SAID}\n{SAID}\n".encode()  # each flag takes its line
+    alone = await meshnode(*role, *FD, "--recovery-passphrase-fd", "0", home=home, stdin=both)
+    assert (alone.code, "the recovery key" in alone.out) == (0, True), alone
+    assert (await said("identity", "unprotect", home=home)).code == 0
+    async with Process.on_loopback(home, free_port()):
+        wrong = await meshnode(*role, "--recovery-passphrase-fd", "0", home=home, stdin=OTHER.encode())
+        assert (wrong.code, "under another passphrase" in wrong.err) == (1, True), wrong
+        done = await meshnode(*role, "--recovery-passphrase-fd", "0", home=home, stdin=SAID.encode())
+        assert (done.code, done.err) == (0, ""), done
+        assert SAID not in refused.err + alone.out + done.out
 
 
 async def test_a_passphrase_is_changed_and_taken_off(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from meshnode.control.server import ControlServer
 from meshnode.errors import MembershipError
 from meshnode.node.config import Config
 from meshnode.node.home import Home
+from meshnode.node.keyfile import write_key
 from meshnode.node.lock import try_lock
 
 
@@ -236,10 +237,13 @@ async def test_vouch_role_retire_leave(home: Home, node: MemoryNode, tmp_path: P
     vouched = await meshnode("vouch", "nas", "--name", "n", "--output", "json", home=home.path)
     assert (vouched.json["kind"], vouched.json["name"]) == ("vouch", "n")
     assert "is a member" in (await meshnode("vouch", "nas", home=home.path)).out
-    given = await meshnode("role", "nas", "reader", "--recovery", "k", "--output", "json", home=home.path)
-    assert (given.json["role"], given.json["by"]) == ("reader", str(Path.cwd() / "k")), "a node may run elsewhere"
+    write_key(tmp_path / "k", bytes(32), None)
+    key = f"{'../' * len(Path.cwd().parts[1:])}{tmp_path / 'k'}".replace("//", "/")
+    given = await meshnode("role", "nas", "reader", "--recovery", key, "--output", "json", home=home.path)
+    assert (given.json["role"], given.json["by"]) == ("reader", str(Path.cwd() / key)), "a node may run elsewhere"
     assert "a reader from now on" in (await meshnode("role", "nas", "reader", home=home.path)).out
     complains(await meshnode("role", "nas", "owner", home=home.path), 2, "invalid choice")
+    complains(await meshnode("role", "nas", "reader", "--recovery", "nothing", home=home.path), 1, "is missing")
     retired = await meshnode("retire", PEER.short, "--at", "2026-11-30", "--yes", "--output", "json", home=home.path)
     assert (retired.json["name"], retired.json["cutoff"]) == (PEER.site, [1_795_996_800_000, 0])
     said = await meshnode("retire", PEER.site, "--yes", home=home.path)

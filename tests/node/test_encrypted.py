@@ -90,6 +90,7 @@ async def test_no_file_has_a_byte_of_an_event_or_a_row(tmp_path: Path, encrypt: 
     assert is_encrypted(home.database_path) == encrypt
     again = await meshnode("check", home=home.path)
     assert (again.code, "clean" in again.out) == (0, True), again
+    assert ("(encrypted)" in (await meshnode("status", home=home.path)).out) == encrypt
 
 
 def temporary_files() -> set[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
+import signal
 import sqlite3
 import stat
 import sys
@@ -15,7 +17,8 @@ from support.command import meshnode
 from support.nodes import PATIENCE_S, TABLE, add_notes, free_port, linked, loopback, until
 
 from meshnode import Home, Node, join
-from meshnode.errors import IdentityError, MeshError, UsageError
+from meshnode.errors import IdentityError, MeshError, StoreError, UsageError
+from meshnode.node import moving
 from meshnode.node.keyfile import is_protected
 from meshnode.node.moving import export_device, import_device
 
@@ -191,6 +194,37 @@ async def test_a_file_that_cannot_be_written_moves_nothing(tmp_path: Path, targe
     assert await titles(tmp_path / "old") == ["kept", "new"]
 
 
+async def test_a_name_that_may_not_be_on_disk_yet_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await device(tmp_path / "old")
+    calls = iter([None, OSError(5, "Input/output error")])
+
+    def sync(_folder: Path) -> None:
+        error = next(calls)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(moving, "sync_folder", sync)
+    assert export_device(Home(tmp_path / "old"), tmp_path / "file", WORD).bytes == (tmp_path / "file").stat().st_size
+    with pytest.raises(IdentityError, match="moved"):
+        await titles(tmp_path / "old")
+
+
+async def test_a_full_disk_names_the_file_that_does_not_fit(tmp_path: Path) -> None:
+    await device(tmp_path / "old")
+    export_device(Home(tmp_path / "old"), tmp_path / "file", WORD)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(StoreError, match=r"cannot write the database .*meshnode\.db"):
+            taken(tmp_path / "new", tmp_path / "file")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    taken(tmp_path / "new", tmp_path / "file")
+    assert await titles(tmp_path / "new") == ["kept", "new"]
+
+
 async def test_a_copy_that_has_not_chosen_does_not_move(tmp_path: Path) -> None:
     await device(tmp_path / "old")
     (tmp_path / "old" / "incarnation").write_text("ab" * 16)
@@ -216,7 +250,7 @@ def dies(*arguments, **named):
         os._exit(9)
     return wanted(*arguments, **named)
 setattr(owner, name, dies)
-new = Home(folder, passphrase="correct horse")
+new = Home(folder, passphrase="correct horse", encrypt=what == "encrypt")
 if what == "export":
     moving.export_device(new, Path(file), "correct horse")
 else:
@@ -284,19 +318,28 @@ async def test_and_killed_again_while_it_cleans_up(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("place", "count"),
-    [("moving._settle", 1), ("moving.write_key", 1), ("moving.write_key", 2), ("Home.finish", 1)],
+    ("place", "count", "what"),
+    [
+        ("moving._settle", 1, "import"),
+        ("moving.encrypt_into", 1, "encrypt"),
+        ("moving.write_key", 1, "import"),
+        ("moving.write_key", 2, "import"),
+        ("Home.finish", 1, "import"),
+    ],
 )
-async def test_killed_while_it_arrives_the_import_is_done_again(tmp_path: Path, place: str, count: int) -> None:
+async def test_killed_while_it_arrives_the_import_is_done_again(
+    tmp_path: Path, place: str, count: int, what: str
+) -> None:
     await device(tmp_path / "old")
     site = Home(tmp_path / "old").site_key().site
     export_device(Home(tmp_path / "old"), tmp_path / "file", WORD)
-    await dies(place, count, "import", tmp_path / "new", tmp_path / "file")
-    await dies(place, count, "import", tmp_path / "other", tmp_path / "file")
+    await dies(place, count, what, tmp_path / "new", tmp_path / "file")
+    await dies(place, count, what, tmp_path / "other", tmp_path / "file")
     taken(tmp_path / "new", tmp_path / "file")
     assert await titles(tmp_path / "new") == ["kept", "new"]
     async with Node(tmp_path / "other", config=loopback()) as node:  # no half of the device gets into another mesh
         assert (await node.status()).site != site.hex()
+    assert not [*(tmp_path / "new").glob(".*"), *(tmp_path / "other").glob(".*")]
 
 
 async def test_a_mark_that_cannot_be_read_stops_the_home_all_the_same(tmp_path: Path) -> None:
