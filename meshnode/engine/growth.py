@@ -3,8 +3,9 @@
 A schema change that leaves a table what it was (`store/catalog.py`) costs nothing. Of every other table, one that is
 empty now included, all rows are compared with SQL: one that is gone is written again from the log, a dropped column
 forgets its clocks. Columns that are new, and tables whose primary key is another, are then fed from the log, its newest
-events first, so that nearly every row is written once. Both passes may be interrupted anywhere: events that arrive
-meanwhile fold into the same states, and to fold an event twice changes nothing.
+events first, so that nearly every row is written once; what names a row only now is offered to peers again. Both passes
+may be interrupted anywhere: events that arrive meanwhile fold into the same states, and to fold an event twice changes
+nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 from meshnode.engine.context import Context
 from meshnode.engine.materialize import Materializer
+from meshnode.engine.outbox import offer_again
 from meshnode.engine.rebuild import BYTES_A_STEP, POSITIONS_A_STEP, Rebuild, given, key_values
 from meshnode.engine.restate import Restated, Restater
 from meshnode.limits import BATCH_EVENTS
@@ -193,6 +195,6 @@ def _step_log(
             materializer.add(entry, destination, event)
             resolved.append(each.position)
     materializer.write(context.env.wall_ms())
-    if names is None:
-        log.set_states(tx, log.APPLIED, resolved)
+    if names is None and log.set_states(tx, log.APPLIED, resolved) > 0:
+        offer_again(context, tx, entry.schema, entry.name)  # the streams have passed what named no row
     return progress._replace(top=bottom) if bottom else None

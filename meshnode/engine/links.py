@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshnode.engine.asking import ask_everything, ask_site
+from meshnode.engine.claims import own_newest
 from meshnode.engine.context import Context
 from meshnode.engine.identity import ask_if_resumed
 from meshnode.engine.outbox import reopen, stream_of
@@ -92,7 +93,7 @@ def _read(context: Context, tx: Tx, stream: Stream, link: int) -> LinkState:
         incarnation=context.incarnation,
         hlc=context.clock,
         max_hlc=_newest_per_site(context, tx, stream.peer),
-        own_newest=log.newest(tx, context.sites.number(tx, context.site)) or ZERO,
+        own_newest=own_newest(context, tx),
         link=link,
         outbound_fault=outbound_fault,
     )

@@ -86,6 +86,7 @@ def _sending(tx: Tx, stream: Stream, state: SyncState) -> list[StagedRow]:
     outbound = state.outbound
     if outbound is None:
         return []
+    _try(state, lambda: delivery.past_epochs(tx, stream))
     _try(state, lambda: delivery.has_older_frames(tx, stream))
     staged = _try(state, lambda: delivery.read_staged(tx, stream, outbound)) or []
     _try(state, lambda: delivery.read_frames(tx, stream, staged))

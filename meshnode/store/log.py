@@ -55,12 +55,15 @@ def append(tx: Tx, rows: Iterable[LogRow]) -> None:
 
 
 def find(tx: Tx, site_no: int, hlc: Hlc, event_id: bytes) -> list[tuple[int, bytes]]:
-    """`(position, bytes)` of the events with this clock whose ids begin alike; the caller compares."""
+    """`(position, bytes)` of the events with this clock whose ids begin alike; the caller compares.
+
+    A row that holds no bytes is not the event that it was: like other bytes, it does not keep that from coming again.
+    """
     found = tx.execute(
         "SELECT position, event FROM meshnode_log WHERE site_no = ? AND physical = ? AND logical = ? AND id_prefix = ?",
         (site_no, to_sql(hlc.physical), to_sql(hlc.logical), id_prefix(event_id)),
     )
-    return [(position, bytes(event)) for position, event in found]
+    return [(position, event) for position, event in found if type(event) is bytes]
 
 
 def holds(tx: Tx, site_no: int, hlc: Hlc, event_id: bytes) -> bool:
@@ -213,9 +216,10 @@ def scan(tx: Tx, table_no: int, state: int, after: int, limit: int) -> Iterator[
     yield from found
 
 
-def set_states(tx: Tx, state: int, positions: Iterable[int]) -> None:
-    """Note what became of events that had been held."""
-    tx.executemany("UPDATE meshnode_log SET state = ? WHERE position = ?", [(state, each) for each in positions])
+def set_states(tx: Tx, state: int, positions: Iterable[int]) -> int:
+    """Note what became of events that had been held, or had named no row; how many were in another state before."""
+    changed = "UPDATE meshnode_log SET state = ? WHERE position = ? AND state <> ?"
+    return int(tx.executemany(changed, [(state, each, state) for each in positions]).rowcount)
 
 
 def parse(data: bytes) -> Event:

@@ -790,3 +790,13 @@ def test_a_full_hello_still_names_the_peers_own_newest_event(
     node.write("a", "z")
     monkeypatch.setattr(links, "MAX_HLC_SITES", 2)
     assert {site for site, _ in open_link(node.context, PEER, PATH).max_hlc} == {node.site, PEER}
+
+
+@pytest.mark.parametrize("kept", ["x'00'", "'text'", "1000000000000"])
+def test_an_event_whose_log_row_is_damaged_is_wanted_again(nodes: list[Node], kept: str) -> None:
+    node, _, author, _ = nodes
+    event = author.write("a", "x")
+    receive(node, AUTHOR, batch(AUTHOR, event))
+    assert wanted(node, *named(event)) == []
+    node.query(f"UPDATE meshnode_log SET event = {kept}")
+    assert wanted(node, *named(event)) == named(event)

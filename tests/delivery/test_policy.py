@@ -11,6 +11,7 @@ from support.pair import MESH_ID, NOTES, Node, Stopped, Wire, mesh, settle
 
 from meshnode.engine import backfill, outbox
 from meshnode.engine.commit import commit_events
+from meshnode.engine.forget import forget
 from meshnode.engine.links import open_link
 from meshnode.engine.offer import Filter
 from meshnode.engine.verify import verify_untrusted
@@ -105,6 +106,20 @@ def test_a_private_table_neither_leaves_nor_enters(pair: tuple[Node, Node]) -> N
     assert backlog_of(left, right).settled
     assert backlog_of(right, left).settled
     assert left.site not in dict(open_link(left.context, right.site, PATH).max_hlc)
+
+
+def test_a_newest_event_that_was_forgotten_in_a_table_that_became_private_is_no_lost_disk(
+    pair: tuple[Node, Node],
+) -> None:
+    """Else the node says that it was restored, and authors nothing until its peer has answered."""
+    left, right = pair
+    left.write("n", "x")
+    link(left, right).cut()
+    forget(left.context, *NOTES, {"id": "n"})
+    left.classify(TableClass.PRIVATE)
+    link(left, right)
+    assert count(left, "notices") == 0
+    assert count(left, "requests") == 0
 
 
 def test_a_raw_table_crosses_only_with_the_switch_on_at_both_ends(pair: tuple[Node, Node]) -> None:

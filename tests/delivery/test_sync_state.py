@@ -130,6 +130,15 @@ SENDING = {
         "UPDATE meshnode_staged SET format = 99 WHERE no = 2",
         "UPDATE meshnode_staged SET format = 1 WHERE no = 2",
     ),
+    "earlier epoch": (
+        "INSERT INTO meshnode_epochs (site_no, path, epoch) SELECT site_no, path, x'00' FROM meshnode_outbound",
+        "DELETE FROM meshnode_epochs WHERE epoch = x'00'",
+    ),
+    "last frame of an earlier epoch": (
+        "INSERT INTO meshnode_epochs (site_no, path, epoch, last_no)"
+        " SELECT site_no, path, x'0001020304050607', 'x' FROM meshnode_outbound",
+        "DELETE FROM meshnode_epochs WHERE epoch = x'0001020304050607'",
+    ),
     "log row": (
         "UPDATE meshnode_log SET event = CAST(event || x'00' AS BLOB) WHERE position = 2",
         "UPDATE meshnode_log SET event = CAST(substr(event, 1, length(event) - 1) AS BLOB) WHERE position = 2",
