@@ -38,6 +38,15 @@ async def complete(*nodes: Node) -> None:
         assert result.complete, result
 
 
+async def unlinked(node: Node) -> None:
+    """Wait until this node has seen its only peer go."""
+
+    async def gone() -> bool:
+        return not (await node.sync_state())[0].linked
+
+    await until(node, gone)
+
+
 def sql(node: Node, *statements: str) -> None:
     """What somebody does to the file of a node that runs."""
     with closing(sqlite3.connect(node.home.database_path, isolation_level=None, timeout=10)) as connection:
@@ -67,11 +76,7 @@ async def test_everybody_is_shown_what_is_behind_and_what_is_not(tmp_path: Path)
         (slot,) = await a.frontier(seen.short)
         assert (slot.name, slot.local, slot.evidence) == ("b", False, "ordering")
         await b.set_online(False)
-
-        async def gone() -> bool:
-            return not (await a.sync_state())[0].linked
-
-        await until(a, gone)
+        await unlinked(a)
         await a.import_rows(TABLE, [note(number) for number in range(3, 8)])
         (seen,) = await a.sync_state(seen.site)
         assert (seen.lag_events, seen.linked) == (5, False)
@@ -135,6 +140,7 @@ async def test_a_stream_that_stands_still_is_named_and_goes_on_when_it_is_repair
     async with two_nodes(tmp_path) as (a, b):
         newest = "position = (SELECT max(position) FROM meshnode_log)"
         await b.set_online(False)
+        await unlinked(a)  # the link that ends is not the one that gets stuck
         await a.import_rows(TABLE, [note(3)])
         sql(a, f"UPDATE meshnode_log SET event = CAST(event || x'00' AS BLOB) WHERE {newest}")
         await b.set_online(True)
