@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 
 from meshnode.cli import connect
-from meshnode.cli.asking import add_yes, require_yes
 from meshnode.cli.output import print_one, printable
+from meshnode.cli.questions import add_yes, require_yes
 from meshnode.node.memberviews import LeaveView
 
 

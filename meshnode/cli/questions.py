@@ -6,12 +6,27 @@ pointless meanwhile, the program ends without somebody having to press Enter.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import sys
 import threading
 
+from meshnode.errors import UsageError
+
 _LINE_BYTES = 1000  # of an answer
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """The flag that answers the question beforehand."""
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def require_yes(options: argparse.Namespace, question: str) -> None:
+    """UsageError unless --yes was given or the person says yes; without a terminal nobody is asked."""
+    if options.yes or (sys.stdin.isatty() and ask(question)):
+        return
+    raise UsageError("nothing was done: say yes, or give --yes")
 
 
 def ask(question: str) -> bool | None:

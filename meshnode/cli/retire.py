@@ -11,10 +11,13 @@ from __future__ import annotations
 import argparse
 
 from meshnode.cli import connect
-from meshnode.cli.asking import add_recovery, add_yes, member_called, recovery_of, require_yes
 from meshnode.cli.evict import time_ms
 from meshnode.cli.output import print_one, printable
+from meshnode.cli.questions import add_yes, require_yes
+from meshnode.cli.recovery import add_recovery, recovery_of
+from meshnode.model.site import parse_site
 from meshnode.node.memberviews import MemberView, RecordView
+from meshnode.node.naming import Known, site_called
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +57,10 @@ def run(options: argparse.Namespace) -> int:
 
 async def _member(options: argparse.Namespace) -> MemberView:
     async with connect.reading(options) as operations:
-        return member_called(await operations.members(), options.site)
+        views = await operations.members()
+    known = [Known(parse_site(each.site), each.name, current=not each.retired) for each in views]
+    wanted = site_called(options.site, known)
+    return next(each for each in views if parse_site(each.site) == wanted)
 
 
 async def _retire(options: argparse.Namespace, member: MemberView, at_ms: int | None) -> RecordView:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 
 from meshnode.cli import connect
-from meshnode.cli.asking import add_recovery, recovery_of
 from meshnode.cli.output import print_one, printable
+from meshnode.cli.recovery import add_recovery, recovery_of
 from meshnode.node.memberviews import RecordView
 
 

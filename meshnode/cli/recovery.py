@@ -1,19 +1,14 @@
-"""Asks before something that cannot be undone, and names who it is about."""
+"""The recovery key as verbs are given it: a file, which may be under a passphrase of its own (profile §9)."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
 
 from meshnode.cli.passphrase import asked, read_descriptor
-from meshnode.errors import IdentityError, UsageError
-from meshnode.model.site import parse_site
+from meshnode.errors import IdentityError
 from meshnode.node.keyfile import is_protected, kept_as
-from meshnode.node.memberviews import MemberView
-from meshnode.node.naming import Known, site_called
 
 
 class Recovery(TypedDict):
@@ -21,11 +16,6 @@ class Recovery(TypedDict):
 
     recovery: str | None
     passphrase: str | None
-
-
-def add_yes(parser: argparse.ArgumentParser) -> None:
-    """The flag that answers the question beforehand."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def add_recovery(parser: argparse.ArgumentParser) -> None:
@@ -61,19 +51,3 @@ def _passphrase(path: Path, descriptor: int | None) -> str | None:
             "descriptor that it can be read from"
         )
     return answer
-
-
-def require_yes(options: argparse.Namespace, question: str) -> None:
-    """UsageError unless --yes was given or the person says yes; without a terminal nobody is asked."""
-    if options.yes:
-        return
-    if sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in ("y", "yes"):
-        return
-    raise UsageError("nothing was done: say yes, or give --yes")
-
-
-def member_called(views: Sequence[MemberView], named: str) -> MemberView:
-    """The member that a person means."""
-    known = [Known(parse_site(each.site), each.name, current=not each.retired) for each in views]
-    wanted = site_called(named, known)
-    return next(each for each in views if parse_site(each.site) == wanted)
