@@ -144,7 +144,7 @@ async def _imported(options: argparse.Namespace) -> MovedView:
 def _resume(options: argparse.Namespace) -> tuple[IdentityView, str]:
     identity = connect.run(_resumed(options))
     says = f"This copy goes on as {printable(identity.name)!r} (site {identity.short})."
-    return identity, says + (f" It asked {identity.asked} peers for its own events." if identity.asked else "")
+    return identity, says + (f" It asks {identity.asked} other devices for its own events." if identity.asked else "")
 
 
 async def _resumed(options: argparse.Namespace) -> IdentityView:
@@ -155,7 +155,13 @@ async def _resumed(options: argparse.Namespace) -> IdentityView:
 def _renew(options: argparse.Namespace) -> tuple[IdentityView, str]:
     check_timeout(options)
     identity = connect.run(_renewed(options, invite_text(options)[0]))
-    return identity, f"This copy is another device now: {printable(identity.name)!r}, site {identity.short}."
+    says = f"This copy is another device now: {printable(identity.name)!r}, site {identity.short}."
+    if identity.former:
+        says += (
+            f"\nOthers wait for the one that it was, {identity.former[:8]}: where no other copy goes on as that, "
+            f"`meshnode retire {identity.former[:8]}` ends it."
+        )
+    return identity, says
 
 
 async def _renewed(options: argparse.Namespace, invite: str) -> IdentityView:

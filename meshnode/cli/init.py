@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import sys
 from collections.abc import Sequence
 
 from meshnode.cli import connect
@@ -27,7 +28,12 @@ def run(options: argparse.Namespace) -> int:
         print_one(found, options.output)
         return 0
     print(founded_text(found))
-    print("\nOr write these words down, they are the same key:\n" + _lines(words))
+    print("Next: `meshnode up` runs the node, `meshnode invite` lets another device in.")
+    if sys.stdout.isatty():  # elsewhere they would lie in somebody's log
+        print(
+            "\nOr write these words down, they are the same key: `--recovery FILE` takes a file with them as well.\n"
+            + _lines(words)
+        )
     return 0
 
 
@@ -46,8 +52,7 @@ def founded_text(found: FoundView) -> str:
     return (
         f"Founded mesh {found.mesh_tag}; this device is {printable(found.name)!r}, site {found.short}, "
         f"in {found.home}\n"
-        f"Move {found.recovery_key} to a safe place off this device: no other key stands above it.\n"
-        "Next: `meshnode up` runs the node, `meshnode invite` lets another device in."
+        f"Move {found.recovery_key} to a safe place off this device: no other key stands above it."
     )
 
 

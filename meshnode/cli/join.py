@@ -29,7 +29,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", default="", help="what other people see this device called (default: the host's name)"
     )
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to look for the inviter")
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="seconds to look for the inviter (default: 60)"
+    )
     add_protection_flags(parser)
 
 

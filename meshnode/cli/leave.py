@@ -9,8 +9,8 @@ import argparse
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_one, printable
-from meshnode.cli.questions import add_yes, require_yes
-from meshnode.node.memberviews import LeaveView
+from meshnode.cli.questions import LAST, add_yes, require_yes
+from meshnode.node.memberviews import LeaveView, only_authority
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +34,8 @@ def run(options: argparse.Namespace) -> int:
 async def _question(options: argparse.Namespace) -> str:
     async with connect.reading(options) as operations:
         views = await operations.members()
-    standing = [view for view in views if view.seniority is not None]
-    alone = all(view.own for view in standing) and any(not view.own and not view.retired for view in views)
-    last = " It is the only one that can let others in: then only the recovery key can." if alone and standing else ""
+    only = only_authority(views)
+    last = f" {LAST}" if only is not None and only.own else ""
     return f"Leave the mesh for good, as this device? It can come back only as a new one.{last}"
 
 

@@ -112,3 +112,8 @@ def _escape(match: re.Match[str]) -> str:
 
 def _json_escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
+
+
+def counted_text(number: int, noun: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

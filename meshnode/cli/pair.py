@@ -7,11 +7,13 @@ or site id as `meshnode nearby` shows it, or its `host:port` as `meshnode nearby
 from __future__ import annotations
 
 import argparse
+import sys
 
 from meshnode.cli import connect
 from meshnode.cli.join import check_timeout
 from meshnode.cli.nearby import spaced
 from meshnode.cli.output import print_one, printable
+from meshnode.cli.passphrase import add_protection_flags
 from meshnode.cli.questions import ask_meanwhile
 from meshnode.node.nearby import Comparison
 from meshnode.node.pairing_views import JoinView
@@ -23,7 +25,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", default="", help="what other people see this device called (default: the host's name)"
     )
-    parser.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds to look for the other device")
+    parser.add_argument(
+        "--timeout", type=float, default=30.0, metavar="S", help="seconds to look for the other device (default: 30)"
+    )
+    add_protection_flags(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
 async def _pair(options: argparse.Namespace) -> JoinView:
     from meshnode.node.nearby_join import pair_nearby
 
-    home = connect.home_path(options)
+    print(f"Looking for {printable(options.device)!r} on this network …", file=sys.stderr, flush=True)
+    home = connect.home_of(options)
     return await pair_nearby(home, options.device, ask=_ask, name=options.name, timeout_s=options.timeout)
 
 

@@ -30,7 +30,17 @@ def add_protection_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def passphrase_of(options: argparse.Namespace) -> Passphrase:
-    """What opens the home that the options name, and what the keys of one that is made go under."""
+    """What opens the home that the options name, and what the keys of one that is made go under.
+
+    It is one for the whole command, however often that opens the home: nobody is asked twice.
+    """
+    if not hasattr(options, "opens"):
+        options.opens = _passphrase_of(options)
+    opens: Passphrase = options.opens
+    return opens
+
+
+def _passphrase_of(options: argparse.Namespace) -> Passphrase:
     number = options.passphrase_fd
     if number is not None:
         return Passphrase(lambda: read_descriptor(number, "--passphrase-fd"))

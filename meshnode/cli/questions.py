@@ -14,6 +14,7 @@ import threading
 
 from meshnode.errors import UsageError
 
+LAST = "It is the only one that can let others in or retire them: after that only the recovery key can."
 _LINE_BYTES = 1000  # of an answer
 
 

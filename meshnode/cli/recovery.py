@@ -20,7 +20,9 @@ class Recovery(TypedDict):
 
 def add_recovery(parser: argparse.ArgumentParser) -> None:
     """The flag by which the recovery key signs instead of this device's own key."""
-    parser.add_argument("--recovery", metavar="FILE", help="sign with the recovery key in this file instead")
+    parser.add_argument(
+        "--recovery", metavar="FILE", help="sign with the recovery key instead: its file, or one with its words"
+    )
     parser.add_argument(
         "--recovery-passphrase-fd",
         type=int,

@@ -13,10 +13,10 @@ import argparse
 from meshnode.cli import connect
 from meshnode.cli.evict import time_ms
 from meshnode.cli.output import print_one, printable
-from meshnode.cli.questions import add_yes, require_yes
+from meshnode.cli.questions import LAST, add_yes, require_yes
 from meshnode.cli.recovery import add_recovery, recovery_of
 from meshnode.model.site import parse_site
-from meshnode.node.memberviews import MemberView, RecordView
+from meshnode.node.memberviews import MemberView, RecordView, only_authority
 from meshnode.node.naming import Known, site_called
 
 
@@ -35,12 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Retire it."""
     at_ms = None if options.at is None else time_ms(options.at)
-    member = connect.run(_member(options))
+    member, last = connect.run(_member(options))
     own = " It is this very device: `meshnode leave` waits until the others have what it wrote." if member.own else ""
     require_yes(
         options,
         f"Retire {printable(member.name)!r} ({member.short}) from {options.at or 'now'} on? What it writes after that "
-        f"is dropped everywhere, and this cannot be undone.{own}",
+        f"is dropped everywhere, and this cannot be undone.{last}{own}",
     )
     view = connect.run(_retire(options, member, at_ms))
     if options.output in ("json", "jsonl"):
@@ -55,12 +55,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _member(options: argparse.Namespace) -> MemberView:
+async def _member(options: argparse.Namespace) -> tuple[MemberView, str]:
     async with connect.reading(options) as operations:
         views = await operations.members()
     known = [Known(parse_site(each.site), each.name, current=not each.retired) for each in views]
     wanted = site_called(options.site, known)
-    return next(each for each in views if parse_site(each.site) == wanted)
+    member = next(each for each in views if parse_site(each.site) == wanted)
+    return member, f" {LAST}" if only_authority(views) == member else ""
 
 
 async def _retire(options: argparse.Namespace, member: MemberView, at_ms: int | None) -> RecordView:

@@ -10,8 +10,9 @@ import argparse
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_one, printable
+from meshnode.cli.questions import LAST, add_yes, require_yes
 from meshnode.cli.recovery import add_recovery, recovery_of
-from meshnode.node.memberviews import RecordView
+from meshnode.node.memberviews import RecordView, only_authority
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,10 +20,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("site", metavar="SITE")
     parser.add_argument("role", choices=("authority", "member", "reader"), metavar="authority|member|reader")
     add_recovery(parser)
+    add_yes(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Give it the role."""
+    if options.role != "authority" and connect.run(_is_last(options)):
+        require_yes(options, f"Make {printable(options.site)!r} {_ARTICLE[options.role]}? {LAST}")
     view = connect.run(_role(options))
     if options.output in ("json", "jsonl"):
         print_one(view, options.output)
@@ -32,6 +36,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 _ARTICLE = {"authority": "an authority", "member": "a member", "reader": "a reader"}
+
+
+async def _is_last(options: argparse.Namespace) -> bool:
+    """Whether the mesh would be without an authority."""
+    async with connect.reading(options) as operations:
+        only = only_authority(await operations.members())
+    return only is not None and options.site.lower() in (only.site, only.short, only.name.lower())
 
 
 async def _role(options: argparse.Namespace) -> RecordView:

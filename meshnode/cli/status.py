@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from meshnode.cli import connect, lag
-from meshnode.cli.output import cell, print_one, print_table, printable
+from meshnode.cli.output import cell, counted_text, print_one, print_table, printable
 from meshnode.node.views import HOW_TO_CHOOSE, Status
 
 
@@ -33,7 +33,8 @@ def _print(status: Status) -> None:
     role = "retired from" if status.retired else f"{status.role} of"
     print(f"{printable(status.name)!r} ({status.short}), {role} mesh {status.mesh_tag}: {running}")
     print(f"home {status.home}, database {status.database}{' (encrypted)' if status.encrypted else ''}")
-    print(f"{status.tables} tables, {status.rows} rows, {status.events} events, {status.held} held")
+    kept = ((status.tables, "table"), (status.rows, "row"), (status.events, "event"))
+    print(f"{', '.join(counted_text(*each) for each in kept)}, {status.held} held")
     for table, why in status.unusable.items():
         print(f"table {cell(table)} takes no part as it stands: {cell(why)}")
     for table, events in status.waiting.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from meshnode.model.hlc import Hlc
@@ -56,7 +57,14 @@ def named(membership: Membership, site: bytes) -> str:
 
 def retired_text(at: Hlc) -> str:
     """What is said of a device that was retired."""
-    return f"was retired (cutoff {at.physical} ms, {at.logical})"
+    return f"was retired as of {_time_text(at.physical)}"
+
+
+def _time_text(at_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, OSError, ValueError):  # beyond the calendar: a signer may say anything
+        return f"{at_ms} ms"
 
 
 def _of_signer(membership: Membership, signer: bytes, body: Issued) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from meshnode.engine.invites import Admission, Waiting
 from meshnode.errors import CloseCode, MeshError, PairingError, ProtocolError, UnansweredError
@@ -21,10 +21,11 @@ from meshnode.model.invite import Invite
 from meshnode.model.pairing import NONCE_BYTES, Ends, Proof
 from meshnode.model.site import SiteKey
 from meshnode.node.ceremony_frames import CeremonyFrames, LinkClosedError, PairingLink
-from meshnode.node.pairing import REFUSED, Claimed, Inviter, Joined, Joiner, Named
+from meshnode.node.pairing import REFUSED, SAID_NO, Claimed, Inviter, Joined, Joiner, Named
 
 _REFUSAL = "pairing refused"  # one reason for every refusal with code 2: they look alike from outside
 WAITING = "waiting for confirmation"  # the other reason with code 2, for who proved to hold the invite (profile §13)
+DECLINED: Final = "declined"  # the one once that person said no
 ASKED_S = 2.0  # seconds without an answer after which a joiner tells that a person may be asked
 # How a link ends that can be made again at once.
 _LOST = frozenset({None, CloseCode.DUPLICATE, CloseCode.LIMIT, CloseCode.SHUTTING_DOWN})
@@ -91,6 +92,8 @@ async def _invite(
             refused = await _admit(frames, Inviter(ends, nonce), desk, ends, name, unknown, deadline)
             if isinstance(refused, Waiting):
                 reason = WAITING
+            elif isinstance(refused, str):
+                reason = refused
             elif refused is None:
                 admitted = ends.joiner_public_key
                 code, reason = CloseCode.DONE, ""
@@ -117,7 +120,7 @@ async def _admit(
     name: str,
     unknown: UnknownInvites,
     deadline: asyncio.Timeout,
-) -> CloseCode | Waiting | None:
+) -> CloseCode | Waiting | Literal["declined"] | None:
     named = inviter.receive_untrusted(await frames.next())
     assert isinstance(named, Named)
     refused = await desk.refusal(named.invite_id, ends.joiner_public_key)
@@ -134,6 +137,8 @@ async def _admit(
         deadline.reschedule(until + HANDSHAKE_S)
         if await _decided(frames, desk, claimed.invite_id, until):
             answer = await desk.settle(claimed.invite_id, claimed.proof, claimed.name)
+            if answer is CloseCode.NOT_AUTHENTICATED:
+                return DECLINED
     if not isinstance(answer, Admission):
         return answer
     frames.send(inviter.paired(answer.mac, answer.records, name))
@@ -211,6 +216,8 @@ def _unfinished(error: LinkClosedError, on_asked: Callable[[], None]) -> Pairing
     if error.code is CloseCode.NOT_AUTHENTICATED and str(error) == WAITING:
         on_asked()
         return UnansweredError("nobody has confirmed at the inviter yet: the same invite goes on", asked=True)
+    if error.code is CloseCode.NOT_AUTHENTICATED and str(error) == DECLINED:
+        return PairingError(SAID_NO)
     if error.code is not None and error.code in REFUSED:
         return PairingError(REFUSED[error.code])
     lost = f"the link to the inviter was lost before it answered ({error}): try again, the invite is still good"

@@ -137,7 +137,7 @@ def _checked(config: Config, source: str) -> Config:
     try:
         Scope(tuple(config.scope))
     except ProtocolError as error:
-        raise ConfigError(f"{source}: scope: {error}") from error
+        raise ConfigError(f"{source}: {'' if source == 'scope' else 'scope: '}{error}, such as main.notes") from error
     try:
         ipaddress.ip_address(config.listen)
     except ValueError as error:

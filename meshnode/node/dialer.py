@@ -92,8 +92,9 @@ class Dialer:
 
 
 def _as_transport(address: Address, error: BaseException) -> TransportError:
-    if isinstance(error, TransportError):
-        return TransportError(f"{address.text()}: {error}", error.code, error.site)
+    if isinstance(error, TransportError):  # one that the endpoint names the address in is whole already
+        where = "" if str(error).startswith(f"{address.text()}: ") else f"{address.text()}: "
+        return TransportError(f"{where}{error}", error.code, error.site)
     if isinstance(error, (MeshError, OSError)):
         return TransportError(f"{address.text()}: {error}")
     raise error

@@ -85,6 +85,8 @@ class Ending:
         """What an operator needs to know of it; an ordinary end needs no word."""
         if self.code in (None, CloseCode.DONE, CloseCode.SHUTTING_DOWN, CloseCode.DUPLICATE):
             return ""
+        if self.code is CloseCode.RETIRED and not self.local:
+            return "it says that this device was retired"
         return f"the last link ended: {self.reason or self.code.name.lower().replace('_', ' ')}"
 
 

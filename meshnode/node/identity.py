@@ -40,13 +40,17 @@ async def renew(
     finish_renewal(home)
     if _read(home, meta.MESH_ID) != asked.mesh_id:
         raise UsageError("the invite is of another mesh: a device of two meshes has a home for each")
+    former = _read(home, meta.SITE)
     key = home.write_renewed_key(secrets.token_bytes(SEED_BYTES))
     joined, address = await pair(asked, key, called, timeout_s, tell)
     _change_over(home, asked, joined, address)
     finish_renewal(home)
     if name:
         home.change_setting("name", name)
-    return IdentityView(site=site_text(key.site), short=short_text(key.site), name=called, publishing=True)
+    waited_for = "" if joined.membership.retired(former) is not None else site_text(former)
+    return IdentityView(
+        site=site_text(key.site), short=short_text(key.site), name=called, publishing=True, former=waited_for
+    )
 
 
 def finish_renewal(home: Home) -> None:

@@ -163,6 +163,10 @@ class StoreJobs:
 
         await self._transact(peer, store)
 
+    async def seen(self, peer: bytes) -> None:
+        """Keep when a peer was here last."""
+        await self._transact(peer, lambda context, tx: peers.seen(tx, peer, context.env.wall_ms()))
+
     async def heard(self, peer: bytes, hello: Hello, clock_offset_ms: int) -> None:
         """Keep what a hello said."""
 

@@ -25,7 +25,7 @@ from meshnode.node.ceremony import join_over
 from meshnode.node.founding import SEED_BYTES, Found, check_name, settle_joined
 from meshnode.node.home import JOINING, Home
 from meshnode.node.lock import lock_alone
-from meshnode.node.pairing import Joined
+from meshnode.node.pairing import REFUSED, SAID_NO, Joined
 from meshnode.node.pairing_views import JoinView
 from meshnode.node.storage import wall_ms
 
@@ -37,6 +37,7 @@ Tell = Callable[[str], None]
 """Takes a line for the person at this device, while the ceremony goes on."""
 
 # What the inviter itself answered: trying again would only be refused again.
+_NO_SUCH_INVITE = REFUSED[CloseCode.NOT_AUTHENTICATED]
 _FINAL = frozenset({CloseCode.NOT_AUTHENTICATED, CloseCode.RETIRED})
 
 
@@ -91,7 +92,7 @@ async def pair(
     """Run the ceremony with this key, again where it was not decided; what the inviter gave, and where it answered."""
     search, undecided = _Search(invite), ""
     who = f"this one is {name!r}, site {short_text(key.site)}"
-    asked = _once(tell, f"waiting for the other device, which may ask its owner: {who}")
+    asked = _Once(tell, f"waiting for the other device, which may ask its owner: {who}")
     clock = asyncio.get_running_loop().time
     deadline = clock() + timeout_s  # of looking for the inviter: a ceremony has a bound of its own
     async with _endpoint(EndpointIdentity.create(invite.mesh_id, key, wall_ms())) as endpoint, search.looking():
@@ -99,17 +100,19 @@ async def pair(
             try:
                 async with asyncio.timeout_at(deadline):
                     link = await search.reach(endpoint)
+                return await _ceremony(link, invite, key, name, asked), link.remote_address
             except TimeoutError:
                 raise PairingError(undecided or search.unreachable()) from None
-            address = link.remote_address
-            try:
-                return await _ceremony(link, invite, key, name, asked), address
             except UnansweredError as error:
                 undecided = str(error)
                 if error.asked:  # a person decides: the invite's own time is the bound
                     undecided = "nobody confirmed at the inviter while the invite lived: ask for a new one"
                     deadline = clock() + max(0.0, (invite.expires_ms - wall_ms()) / 1000)
-                await asyncio.sleep(AGAIN_S)
+            except PairingError as error:
+                if asked.told and str(error) == _NO_SUCH_INVITE:
+                    raise PairingError(SAID_NO) from error
+                raise
+            await asyncio.sleep(AGAIN_S)
 
 
 def _ceremony(link: Link, invite: Invite, key: SiteKey, name: str, asked: Callable[[], None]) -> Awaitable[Joined]:
@@ -119,16 +122,17 @@ def _ceremony(link: Link, invite: Invite, key: SiteKey, name: str, asked: Callab
     )
 
 
-def _once(tell: Tell, text: str) -> Callable[[], None]:
-    """Tells it the first time."""
-    told: list[str] = []
+class _Once:
+    """Tells it the first time that it is called."""
 
-    def say() -> None:
-        if not told:
-            told.append(text)
-            tell(text)
+    def __init__(self, tell: Tell, text: str) -> None:
+        self.told = False
+        self._tell, self._text = tell, text
 
-    return say
+    def __call__(self) -> None:
+        if not self.told:
+            self.told = True
+            self._tell(self._text)
 
 
 @asynccontextmanager
@@ -229,6 +233,4 @@ class _Search:
 
 
 def _refused(error: TransportError) -> str:
-    from meshnode.node.pairing import REFUSED
-
     return REFUSED[error.code] if error.code in REFUSED else str(error)

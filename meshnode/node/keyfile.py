@@ -47,6 +47,12 @@ def write_key(path: Path, seed: bytes, passphrase: bytes | None, entry: str | No
     write_private(path, kept + pkcs8.seal_seed(seed, passphrase, salt=salt, iv=iv))
 
 
+def text_in(path: Path) -> str | None:
+    """What a file says that holds text, and no key: a person may have written it."""
+    data = _read(path)
+    return data.decode("ascii") if data.isascii() and not pkcs8.is_sealed(data) else None
+
+
 def is_protected(path: Path) -> bool:
     """Whether a key file is under a passphrase."""
     return pkcs8.is_sealed(_read(path))

@@ -21,11 +21,11 @@ from meshnode.model.membership import Membership
 from meshnode.model.record import ROLES, Retirement, Role, Vouch, parse_record_untrusted, split_record_untrusted
 from meshnode.model.site import SiteKey, short_text, site_id_of, site_text
 from meshnode.node.home import Home
-from meshnode.node.keyfile import read_key
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.naming import Known, known_of, site_called
 from meshnode.node.passphrase import Passphrase
 from meshnode.node.peering import Heard, Mesh
+from meshnode.node.recovery import read_recovery
 from meshnode.store import peers
 from meshnode.store.database import Tx
 
@@ -86,7 +86,7 @@ def _view(mesh: Mesh, member: Member, rank: int | None, ender: bytes | None, kep
         cutoff=None if member.cutoff is None else member.cutoff[:],
         retired_by="" if ender is None else _name(mesh, ender),
         linked=heard.linked,
-        last_seen_ms=row.last_seen_ms if row else None,
+        last_seen_ms=mesh.now_ms if heard.linked else row.last_seen_ms if row else None,
         address=heard.address or (kept[0] if kept else None),
         software=row.software if row else "",
     )
@@ -111,10 +111,10 @@ def _enders(tx: Tx, membership: Membership) -> dict[bytes, bytes]:
 
 
 async def recovery_signer(file: str | None, passphrase: str | None) -> SiteKey | None:
-    """The key in a recovery file, which may be under a passphrase; None where this device's own key is to sign."""
+    """The recovery key in a file, which may be under a passphrase; None where this device's own key is to sign."""
     if file is None:
         return None
-    return await asyncio.to_thread(lambda: read_key(Path(file).expanduser(), Passphrase(passphrase)))
+    return await asyncio.to_thread(lambda: read_recovery(Path(file).expanduser(), Passphrase(passphrase)))
 
 
 def vouch(engine: Engine, subject: str, name: str, recovery: SiteKey | None) -> RecordView:

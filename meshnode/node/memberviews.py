@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from meshnode.node.views import View
 
 
@@ -50,3 +52,10 @@ class LeaveView(View, frozen=True, kw_only=True):
     name: str
     cutoff: tuple[int, int]
     untold: tuple[str, ...] = ()  # members that have not heard of it yet
+
+
+def only_authority(views: Sequence[MemberView]) -> MemberView | None:
+    """The one device that may let others in or retire them, where there is only one and somebody else is in."""
+    standing = [view for view in views if view.seniority is not None]
+    others = [view for view in views if not view.retired and view not in standing]
+    return standing[0] if len(standing) == 1 and others else None

@@ -20,7 +20,7 @@ from meshnode.net.mdns import Discovery
 from meshnode.net.sightings import Sighting, attestation_opener
 from meshnode.node.bell import Bell
 from meshnode.node.founding import SEED_BYTES, check_name, settle_joined
-from meshnode.node.home import Home
+from meshnode.node.home import JOINING, Home
 from meshnode.node.lock import lock_alone
 from meshnode.node.nearby_ceremony import BUSY, Ask, endpoint_config, visit_over
 from meshnode.node.pairing_views import JoinView, NearbyDeviceView
@@ -123,7 +123,7 @@ async def pair_nearby(
     device.refuse_founded()
     device.prepare()
     with await lock_alone(device.lock_path, "pair"):
-        device.begin()  # refuses too: somebody else may have been faster
+        device.begin(JOINING)  # refuses too: somebody else may have been faster
         key = device.write_site_key(secrets.token_bytes(SEED_BYTES))
         return await _pair(device, key, called, where, ask, timeout_s)
 

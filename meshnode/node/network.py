@@ -351,6 +351,8 @@ class Network:
     async def _left(self, driver: PeerDriver) -> None:
         await driver.stopped()
         self._leaving.discard(driver)
+        if driver.session.hello is not None and not self._stopped:
+            await self.jobs.seen(driver.peer)
 
     def _rolled_back(self, driver: PeerDriver) -> None:
         """A peer knows later events of this device than are here: nothing is authored until it answered (profile §8).

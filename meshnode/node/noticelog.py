@@ -37,4 +37,5 @@ class NoticeLog:
             self._told[subject] = (now, 0)
             about = " ".join(part for part in (short_text(notice.site), notice.table) if part)
             level = logging.INFO if notice.kind in NEWS else logging.WARNING
-            logger.log(level, "%s %s: %s (%d since the last line)", notice.kind, about, notice.sample, since)
+            often = f" ({since} since the last line)" if since > 1 else ""
+            logger.log(level, "%s%s: %s%s", notice.kind, f" {about}" if about else "", notice.sample, often)

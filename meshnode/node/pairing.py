@@ -171,3 +171,5 @@ REFUSED = {
     "start with a new home folder",
 }
 """What to tell the person at the joiner when the inviter closed with a code; it never learns more than that."""
+SAID_NO = "the inviter refused: somebody said no there, or the invite was used or expired meanwhile; ask for a new one"
+"""The same where somebody there was asked."""

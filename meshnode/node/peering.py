@@ -135,7 +135,7 @@ def _peer_view(mesh: Mesh, member: Member, addresses: Sequence[str]) -> PeerView
         address=heard.address or (addresses[0] if addresses else None),
         opened_by_us=heard.opened_by_us,
         software=row.software if row else "",
-        last_seen_ms=row.last_seen_ms if row else None,
+        last_seen_ms=mesh.now_ms if heard.linked else row.last_seen_ms if row else None,
         clock_offset_ms=row.clock_offset_ms if row else None,
         behind=open_with.events_behind + open_with.records_behind + open_with.unanswered + open_with.backfills,
         unconfirmed=open_with.waiting,

@@ -383,6 +383,7 @@ class IdentityView(View, frozen=True, kw_only=True):
     name: str
     publishing: bool
     asked: int = 0  # peers asked for this site's own events
+    former: str = ""  # the site that this home was before, where that is a member still
 
 
 class KeysView(View, frozen=True, kw_only=True):

@@ -34,6 +34,11 @@ def heard(tx: Tx, row: PeerRow, scope: Scope) -> None:
     )
 
 
+def seen(tx: Tx, site: bytes, now_ms: int) -> None:
+    """A link to a peer that had said hello ended."""
+    tx.execute("UPDATE meshnode_peers SET last_seen_ms = ? WHERE site = ?", (now_ms, site))
+
+
 def all_heard(tx: Tx) -> dict[bytes, PeerRow]:
     """Every peer that ever said hello."""
     found = tx.execute("SELECT site, name, software, last_seen_ms, clock_offset_ms FROM meshnode_peers")

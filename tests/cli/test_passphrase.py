@@ -19,7 +19,9 @@ from meshnode.errors import IdentityError, UsageError
 from meshnode.node import keyfile
 from meshnode.node.home import Home as NodeHome
 from meshnode.node.keyfile import is_protected, kept_as
+from meshnode.node.private import write_private
 from meshnode.node.protecting import protect
+from meshnode.node.words import seed_of_words, words_of
 
 SAID, OTHER = "correct horse battery", "\N{LATIN SMALL LETTER U WITH DIAERESIS}ber alles"
 FD = ("--passphrase-fd", "0")
@@ -41,7 +43,7 @@ async def test_a_home_under_a_passphrase_opens_with_it_alone(tmp_path: Path) -> 
     made = await founded(home)
     keys = NodeHome(home).site_key_path, NodeHome(home).recovery_key_path
     assert all(is_protected(key) and b"ENCRYPTED PRIVATE KEY" in key.read_bytes() for key in keys)
-    assert "same key" in made.out  # the words of the recovery key
+    assert "same key" not in made.out  # the words of the recovery key are for a terminal
     assert (await said("table", "add", "notes", "--key", "id:TEXT", "--column", "t:TEXT", home=home)).code == 0
     assert (await said("put", "notes", "id=1", "t=x", home=home)).code == 0
     assert (await meshnode("rows", "notes", home=home)).code == 0  # reading needs no key
@@ -101,6 +103,32 @@ async def test_the_recovery_key_signs_from_a_file_under_a_passphrase(tmp_path: P
         assert SAID not in refused.err + alone.out + done.out
 
 
+async def test_the_recovery_key_signs_from_its_words_as_well(tmp_path: Path) -> None:
+    home, file = tmp_path / "n", tmp_path / "words"
+    assert (await meshnode("init", "--name", "desk", home=home)).code == 0
+    words = words_of(NodeHome(home).recovery_key().seed)
+    NodeHome(home).recovery_key_path.unlink()
+    role = ("role", "desk", "reader", "--recovery", str(file))
+    for text, says in (
+        (" ".join(words[:-1]), "17 words, and these are 16"),
+        (" ".join(["babab", *words[1:]]), "do not fit together"),
+        ("\xff\xfe", "not a site key"),
+    ):
+        write_private(file, text.encode("latin-1"))
+        refused = await meshnode(*role, home=home)
+        assert (refused.code, says in refused.err, words[3] in refused.err) == (1, True, False), refused
+    write_private(file, f"{' '.join(words[:9])}\n{'-'.join(words[9:]).upper()}\n".encode())
+    done = await meshnode(*role, home=home)
+    assert (done.code, "the recovery key" in done.out) == (0, True), done
+
+
+async def test_a_command_takes_the_passphrase_once_however_often_it_opens_the_home(tmp_path: Path) -> None:
+    home = tmp_path / "n"
+    assert (await said("init", "--passphrase", "--encrypt", home=home)).code == 0
+    left = await said("leave", "--yes", home=home)
+    assert (left.code, "has left the mesh" in left.out) == (0, True), left
+
+
 async def test_a_passphrase_is_changed_and_taken_off(tmp_path: Path) -> None:
     home = tmp_path / "n"
     assert (await meshnode("init", home=home)).code == 0
@@ -151,6 +179,8 @@ def test_at_a_terminal_it_is_asked_for_and_not_shown(tmp_path: Path) -> None:
     twice = [("New passphrase:", word), ("The same again:", word)]
     code, shown = at_terminal("init", "--passphrase", home=home, typed=twice)
     assert (code, SAID in shown) == (0, False), shown
+    words = shown.split("with them as well.")[1].split("Next:")[0]
+    assert seed_of_words(words) == NodeHome(home, passphrase=SAID).recovery_key().seed
     question = f"Passphrase of {home}/site.key:"
     code, shown = at_terminal("invite", "--no-qr", home=home, typed=[(question, word)])
     assert (code, SAID in shown, "meshnode-invite:" in shown) == (0, False, True), shown

@@ -100,7 +100,7 @@ async def test_which_copy_of_a_database_this_is(home: Home, node: MemoryNode) ->
     said = await meshnode("identity", "resume", home=home.path)
     assert (said.code, said.out) == (
         0,
-        f"This copy goes on as 'bench' (site {SITE[:8]}). It asked 2 peers for its own events.\n",
+        f"This copy goes on as 'bench' (site {SITE[:8]}). It asks 2 other devices for its own events.\n",
     )
     as_json = await meshnode("identity", "resume", "--output", "json", home=home.path)
     assert (as_json.json["publishing"], as_json.json["asked"]) == (True, 2)
@@ -243,6 +243,9 @@ async def test_vouch_role_retire_leave(home: Home, node: MemoryNode, tmp_path: P
     assert (given.json["role"], given.json["by"]) == ("reader", str(Path.cwd() / key)), "a node may run elsewhere"
     assert "a reader from now on" in (await meshnode("role", "nas", "reader", home=home.path)).out
     complains(await meshnode("role", "nas", "owner", home=home.path), 2, "invalid choice")
+    for named in ("bench", SITE, SITE[:8].upper()):  # the only one that may say so
+        complains(await meshnode("role", named, "reader", home=home.path), 2, "--yes")
+    assert (await meshnode("role", "bench", "member", "--yes", home=home.path)).code == 0
     complains(await meshnode("role", "nas", "reader", "--recovery", "nothing", home=home.path), 1, "is missing")
     retired = await meshnode("retire", PEER.short, "--at", "2026-11-30", "--yes", "--output", "json", home=home.path)
     assert (retired.json["name"], retired.json["cutoff"]) == (PEER.site, [1_795_996_800_000, 0])

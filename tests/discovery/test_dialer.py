@@ -121,6 +121,15 @@ async def test_when_all_fail_the_site_s_own_answer_is_reported_and_it_is_tried_a
         assert await rig.worked.get() == (PEER, LIVE)
 
 
+async def test_an_error_that_names_its_address_names_it_once() -> None:
+    network = Network()
+    network.answers = {LIVE: TransportError(f"{LIVE.text()}: refused: too many peers", CloseCode.LIMIT)}
+    async with running(network) as rig:
+        rig.see(LIVE)
+        _, text = await rig.failed.get()
+        assert text == f"{LIVE.text()}: refused: too many peers"
+
+
 async def test_a_site_that_refuses_lastingly_is_not_hammered() -> None:
     network = Network()
     network.answers = {LIVE: TransportError("not a member", CloseCode.NOT_A_MEMBER)}

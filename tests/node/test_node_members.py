@@ -89,6 +89,24 @@ async def test_members_say_who_role_by_whom_and_since_when(tmp_path: Path) -> No
             await a.set_role("nobody", "reader")
 
 
+async def test_a_member_was_last_seen_when_its_link_ended(tmp_path: Path) -> None:
+    """Not when it began: somebody may go by it for when a device was lost."""
+    async with mesh(tmp_path, "a", "b") as (a, b):
+        await b.put(TABLE, {"id": "1"}, {"title": "after the greeting"})
+        assert (await b.wait(timeout_s=PATIENCE_S)).complete
+        before = wall_ms()
+        now = await of(a, "b")
+        assert now.linked
+        assert (now.last_seen_ms or 0) >= before
+        await b.set_online(False)
+
+        async def noted() -> bool:
+            seen = await of(a, "b")
+            return not seen.linked and (seen.last_seen_ms or 0) >= before
+
+        await until(a, noted)
+
+
 async def test_a_reader_writes_nothing_and_a_member_again_does(tmp_path: Path) -> None:
     async with mesh(tmp_path, "a", "b") as (a, b):
         for role, allowed in (("reader", False), ("member", True)):
@@ -97,7 +115,7 @@ async def test_a_reader_writes_nothing_and_a_member_again_does(tmp_path: Path) -
             if allowed:
                 await b.put(TABLE, {"id": "1"}, {"title": "written"})
             else:
-                with pytest.raises(MembershipError, match="may not write"):
+                with pytest.raises(MembershipError, match="this device is a reader"):
                     await b.put(TABLE, {"id": "1"}, {"title": "refused"})
         assert (await b.wait(timeout_s=PATIENCE_S)).complete
         assert await a.get(TABLE, {"id": "1"}) is not None
@@ -218,7 +236,7 @@ async def test_the_recovery_key_is_taken_from_a_file_of_this_mesh_alone(tmp_path
         for file, kind, says in (
             (tmp_path / "other" / "recovery.key", MembershipError, "not the recovery key of this mesh"),
             (tmp_path / "none", IdentityError, "missing"),
-            (tmp_path / "home-0" / "config.toml", IdentityError, "not a site key"),
+            (tmp_path / "home-0" / "config.toml", IdentityError, "neither a recovery key nor its words"),
         ):
             with pytest.raises(kind, match=says):
                 await b.retire("a", recovery=str(file))

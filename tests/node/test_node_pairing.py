@@ -100,7 +100,7 @@ async def test_no_at_the_inviter_keeps_it_out(desk: Process, tmp_path: Path) -> 
     ended, refused = await asking.end("n\n"), await lap
     assert (ended.code, refused.code) == (1, 1)
     assert ended.err.strip().endswith("not let in; the invite is of no use any more")
-    assert refused.err.splitlines()[-1].startswith("meshnode: the inviter refused")
+    assert refused.err.splitlines()[-1].startswith("meshnode: the inviter refused: somebody said no there")
     assert await desk.client.peers() == []
     assert not (tmp_path / "lap" / "incarnation").exists()
 
