@@ -102,7 +102,9 @@ def _of_members(operations: Operations) -> dict[str, Handler]:
         ),
         "retire": _answer(
             asked.Retire,
-            lambda a: operations.retire(a.subject, at_ms=a.at_ms, recovery=a.recovery, passphrase=a.passphrase),
+            lambda a: operations.retire(
+                a.subject, at_ms=a.at_ms, alone=a.alone, recovery=a.recovery, passphrase=a.passphrase
+            ),
         ),
         "leave": _answer(asked.Leave, lambda a: operations.leave(timeout_s=min(a.timeout_s, LEAVE_S))),
     }

@@ -138,8 +138,10 @@ def set_role(engine: Engine, subject: str, role: str, recovery: SiteKey | None) 
     )
 
 
-def retire(engine: Engine, subject: str, at_ms: int | None, recovery: SiteKey | None) -> RecordView:
-    """End a member, from `at_ms` on or from now on."""
+def retire(
+    engine: Engine, subject: str, at_ms: int | None, recovery: SiteKey | None, *, alone: bool = True
+) -> RecordView:
+    """End a member, from `at_ms` on or from now on; `alone` unless others may be out with it."""
     now_ms = engine.context.env.wall_ms()
     if at_ms is not None and at_ms > now_ms:
         raise UsageError("a device is retired from now on or from a time that is over: it is turned away at once")
@@ -148,7 +150,7 @@ def retire(engine: Engine, subject: str, at_ms: int | None, recovery: SiteKey | 
         engine,
         recovery,
         lambda context, tx: issue_retirement(
-            context, tx, _member(context, tx, subject), cutoff=cutoff, signer=recovery
+            context, tx, _member(context, tx, subject), cutoff=cutoff, signer=recovery, alone=alone
         ),
     )
 

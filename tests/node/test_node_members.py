@@ -184,6 +184,27 @@ async def test_where_no_node_runs_a_record_is_kept_for_the_next_start(tmp_path: 
         assert (await of(b, "b")).role == "authority"
 
 
+async def test_the_rows_of_whom_a_stolen_device_let_in_survive_its_retirement(tmp_path: Path) -> None:
+    async with mesh(tmp_path, "a", "b") as (a, b):
+        recovery = str(tmp_path / "recovery")
+        await b.put(TABLE, {"id": "b"}, {"title": "by b"})
+        await agree(a, b)
+        with pytest.raises(MembershipError, match=r"'b'.*would be out too"):
+            await b.retire("a", at_ms=1, recovery=recovery)
+        assert (await b.get(TABLE, {"id": "b"})) is not None
+        await b.vouch("b", recovery=recovery)
+        assert (await b.retire("a", at_ms=1, recovery=recovery)).lost == ()
+        assert (await b.get(TABLE, {"id": "b"})) is not None
+
+
+async def test_a_retired_device_signs_nothing_with_the_recovery_key_that_nobody_hears(tmp_path: Path) -> None:
+    async with mesh(tmp_path, "a", "b") as (a, b):
+        await b.leave()
+        with pytest.raises(MembershipError, match="nobody would hear of it"):
+            await b.set_role("a", "member", recovery=str(tmp_path / "recovery"))
+        assert next(view.role for view in await a.members()) == "authority"
+
+
 async def test_who_was_let_in_after_the_theft_is_out_until_somebody_else_vouches(tmp_path: Path) -> None:
     async with mesh(tmp_path, "a", "b", "c") as (a, b, c):
         recovery = str(tmp_path / "recovery")
@@ -193,7 +214,10 @@ async def test_who_was_let_in_after_the_theft_is_out_until_somebody_else_vouches
         theft = wall_ms()
         await join(tmp_path / "d", (await b.invite()).invite, name="d")
         await agree(a, b, c)
-        retired = await a.retire("b", at_ms=theft)
+        with pytest.raises(MembershipError, match=r"'d' \(.*would be out too"):
+            await a.retire("b", at_ms=theft)
+        assert [view.name for view in await a.members()] == ["a", "b", "c", "d"], "nothing was signed"
+        retired = await a.retire("b", at_ms=theft, alone=False)
         assert len(retired.lost) == 1
         assert retired.lost[0].startswith("'d'")
         await agree(a, c)
