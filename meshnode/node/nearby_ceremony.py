@@ -66,14 +66,28 @@ class Hosting:
 
 
 def host_over(
-    link: PairingLink, ends: NearbyEnds, desk: NearbyDesk, hosting: Hosting, ask: Ask
+    link: PairingLink,
+    ends: NearbyEnds,
+    desk: NearbyDesk,
+    hosting: Hosting,
+    ask: Ask,
+    turn: Callable[[], bool] = lambda: True,
 ) -> Coroutine[Any, Any, Visit]:
-    """Listen at once; awaiting the result runs the host's side. The link is closed at the end."""
-    return _host(link, CeremonyFrames(link, HELLO_BYTES, _FRAMES), ends, desk, hosting, ask)
+    """Listen at once; awaiting the result runs the host's side. The link is closed at the end.
+
+    `turn` says whether this guest, who revealed its nonce, is the one whose digits are compared: one per opening.
+    """
+    return _host(link, CeremonyFrames(link, HELLO_BYTES, _FRAMES), ends, desk, hosting, ask, turn)
 
 
 async def _host(
-    link: PairingLink, frames: CeremonyFrames, ends: NearbyEnds, desk: NearbyDesk, hosting: Hosting, ask: Ask
+    link: PairingLink,
+    frames: CeremonyFrames,
+    ends: NearbyEnds,
+    desk: NearbyDesk,
+    hosting: Hosting,
+    ask: Ask,
+    turn: Callable[[], bool],
 ) -> Visit:
     host, compared = Host(ends, hosting.nonce, hosting.name), False
     code, reason = CloseCode.NOT_AUTHENTICATED, CLOSED
@@ -87,6 +101,9 @@ async def _host(
             frames.send(host.opened())
             comparison = host.receive_untrusted(await frames.next())
             assert isinstance(comparison, Comparison)
+            if not turn():
+                code, reason = CloseCode.LIMIT, BUSY
+                return Visit(host.guest_name, False, reason="another one was faster")
             frames.send(host.revealed())
             compared = True
             deadline.reschedule(asyncio.get_running_loop().time() + NEARBY_CONFIRM_S)
