@@ -63,31 +63,18 @@ class Hosting:
     name: str
     nonce: bytes
     port: int  # where it listens for `ssp/1`
+    turn: Callable[[], bool] = lambda: True  # whether the guest that revealed its nonce is the one that is compared
 
 
 def host_over(
-    link: PairingLink,
-    ends: NearbyEnds,
-    desk: NearbyDesk,
-    hosting: Hosting,
-    ask: Ask,
-    turn: Callable[[], bool] = lambda: True,
+    link: PairingLink, ends: NearbyEnds, desk: NearbyDesk, hosting: Hosting, ask: Ask
 ) -> Coroutine[Any, Any, Visit]:
-    """Listen at once; awaiting the result runs the host's side. The link is closed at the end.
-
-    `turn` says whether this guest, who revealed its nonce, is the one whose digits are compared: one per opening.
-    """
-    return _host(link, CeremonyFrames(link, HELLO_BYTES, _FRAMES), ends, desk, hosting, ask, turn)
+    """Listen at once; awaiting the result runs the host's side. The link is closed at the end."""
+    return _host(link, CeremonyFrames(link, HELLO_BYTES, _FRAMES), ends, desk, hosting, ask)
 
 
 async def _host(
-    link: PairingLink,
-    frames: CeremonyFrames,
-    ends: NearbyEnds,
-    desk: NearbyDesk,
-    hosting: Hosting,
-    ask: Ask,
-    turn: Callable[[], bool],
+    link: PairingLink, frames: CeremonyFrames, ends: NearbyEnds, desk: NearbyDesk, hosting: Hosting, ask: Ask
 ) -> Visit:
     host, compared = Host(ends, hosting.nonce, hosting.name), False
     code, reason = CloseCode.NOT_AUTHENTICATED, CLOSED
@@ -101,7 +88,7 @@ async def _host(
             frames.send(host.opened())
             comparison = host.receive_untrusted(await frames.next())
             assert isinstance(comparison, Comparison)
-            if not turn():
+            if not hosting.turn():
                 code, reason = CloseCode.LIMIT, BUSY
                 return Visit(host.guest_name, False, reason="another one was faster")
             frames.send(host.revealed())

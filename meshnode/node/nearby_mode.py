@@ -111,15 +111,9 @@ class PairingMode:
             self._settings.name,
             secrets.token_bytes(NONCE_BYTES),
             self._around.port,
-        )
-        ceremony = host_over(
-            link,
-            ends,
-            self._around.desk,
-            hosting,
-            lambda comparison: self._ask(link, comparison),
             lambda: self._turn(link),
         )
+        ceremony = host_over(link, ends, self._around.desk, hosting, lambda comparison: self._ask(link, comparison))
         self._begin(self._host(ceremony)).add_done_callback(lambda _: ceremony.close())  # it may never have begun
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
