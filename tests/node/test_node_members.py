@@ -191,10 +191,25 @@ async def test_the_rows_of_whom_a_stolen_device_let_in_survive_its_retirement(tm
         await agree(a, b)
         with pytest.raises(MembershipError, match=r"'b'.*would be out too"):
             await b.retire("a", at_ms=1, recovery=recovery)
-        assert (await b.get(TABLE, {"id": "b"})) is not None
+        assert (await b.get(TABLE, {"id": "b"})) is not None, "nothing was taken back"
         await b.vouch("b", recovery=recovery)
         assert (await b.retire("a", at_ms=1, recovery=recovery)).lost == ()
         assert (await b.get(TABLE, {"id": "b"})) is not None
+
+
+async def test_a_device_that_nobody_lets_in_any_more_is_told_so(tmp_path: Path) -> None:
+    async with mesh(tmp_path, "a", "b") as (_, b):
+        recovery = str(tmp_path / "recovery")
+        await b.retire("a", at_ms=1, alone=False, recovery=recovery)
+        assert "no member of the mesh any more" in (await b.status()).warnings[0]
+        with pytest.raises(MembershipError, match="no member of the mesh any more"):
+            await b.put(TABLE, {"id": "b"}, {"title": "by b"})
+        await b.vouch("b", recovery=recovery)
+        await b.put(TABLE, {"id": "b"}, {"title": "by b"})
+        assert "no member" not in "".join((await b.status()).warnings)
+        await b.set_role("b", "reader", recovery=recovery)
+        with pytest.raises(MembershipError, match="is a reader"):
+            await b.put(TABLE, {"id": "b"}, {"title": "by b"})
 
 
 async def test_a_retired_device_signs_nothing_with_the_recovery_key_that_nobody_hears(tmp_path: Path) -> None:
