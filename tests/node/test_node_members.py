@@ -197,6 +197,20 @@ async def test_the_rows_of_whom_a_stolen_device_let_in_survive_its_retirement(tm
         assert (await b.get(TABLE, {"id": "b"})) is not None
 
 
+async def test_what_has_been_shown_is_no_mere_claim(tmp_path: Path) -> None:
+    """The link that ends with code 4 is told of while the records that it brought are still being stored."""
+    async with mesh(tmp_path, "a", "b") as (a, b):
+        peer = a.storage.engine.context.site
+        assert b._network is not None
+        for shown in (False, True):
+            if shown:
+                await b.leave()
+            before = [each.count for each in (await b.status()).notices if each.kind == "retired-claim"]
+            await b._network.jobs.said_retired(peer, "text")
+            after = [each.count for each in (await b.status()).notices if each.kind == "retired-claim"]
+            assert (after == before) == shown
+
+
 async def test_a_device_that_nobody_lets_in_any_more_is_told_so(tmp_path: Path) -> None:
     async with mesh(tmp_path, "a", "b") as (_, b):
         recovery = str(tmp_path / "recovery")
