@@ -19,7 +19,7 @@ from meshnode.cli import connect
 from meshnode.cli.columns import find_table
 from meshnode.cli.output import print_one, printable
 from meshnode.cli.readers import FORMATS, Read, UnreadableError, check_mark, format_of, read_rows
-from meshnode.errors import RegistrationError, UsageError
+from meshnode.errors import MembershipError, RegistrationError, UsageError
 from meshnode.limits import EVENT_BYTES
 from meshnode.node.api import ROWS_PER_IMPORT, Operations
 from meshnode.node.views import RowChange
@@ -109,6 +109,8 @@ class Importer:
             self.written += (await self._operations.import_rows(self._table, [row for _, row in batch])).rows
         except RegistrationError:
             raise  # about the table, not about a row
+        except MembershipError as error:  # about this device: so it would be said of every row that is left
+            raise MembershipError(f"{self.written} rows were written, then no more: {error}") from error
         except UsageError:
             for line, row in batch:
                 await self._single(line, row)

@@ -10,7 +10,7 @@ from typing import Any
 
 from meshnode.node.jsonvalues import to_json_builtins
 
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _JSON_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029]")  # the rest of the control characters JSON escapes itself
 Row = Mapping[str, Any]
 

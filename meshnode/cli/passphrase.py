@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from meshnode.errors import UsageError
 from meshnode.node.passphrase import Passphrase
 
+_GIVEN = "given_passphrase"  # in the options, once it is known where it comes from
 _BYTES = 4096  # of a line on a descriptor: more than a passphrase may have
 
 
@@ -32,15 +33,16 @@ def add_protection_flags(parser: argparse.ArgumentParser) -> None:
 def passphrase_of(options: argparse.Namespace) -> Passphrase:
     """What opens the home that the options name, and what the keys of one that is made go under.
 
-    It is one for the whole command, however often that opens the home: nobody is asked twice.
+    It is the same one each time: a verb that asks before it writes opens the home twice, and is given it once.
     """
-    if not hasattr(options, "opens"):
-        options.opens = _passphrase_of(options)
-    opens: Passphrase = options.opens
-    return opens
+    given: Passphrase | None = getattr(options, _GIVEN, None)
+    if given is None:
+        given = _passphrase(options)
+        setattr(options, _GIVEN, given)
+    return given
 
 
-def _passphrase_of(options: argparse.Namespace) -> Passphrase:
+def _passphrase(options: argparse.Namespace) -> Passphrase:
     number = options.passphrase_fd
     if number is not None:
         return Passphrase(lambda: read_descriptor(number, "--passphrase-fd"))

@@ -2,8 +2,9 @@
 
 Its links close, what it wrote after the cutoff is dropped on every node and taken back where it was applied, what it
 wrote before stays. It cannot come back with its key; it can as a new device, by an invite. Whoever holds it may date
-what it writes before the cutoff: `--at` names a time from which it was in other hands. --recovery names the file of the
-recovery key, which stands above every device. SITE is a site id, long or short, or a name.
+what it writes before the cutoff: `--at` names a time from which it was in other hands. Whom it alone let in after that
+would be out as well, with all that they wrote: `vouch` first for those that are to stay. --recovery names the file of
+the recovery key, which stands above every device. SITE is a site id, long or short, or a name.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--at",
         metavar="TIME",
         help="2026-11-30, 2026-11-30T17:00 (UTC unless it names an offset), or milliseconds since 1970 (default: now)",
+    )
+    parser.add_argument(
+        "--and-whom-it-let-in",
+        action="store_true",
+        help="end those too that it alone let in after that time, with what they wrote",
     )
     add_recovery(parser)
     add_yes(parser)
@@ -66,4 +72,6 @@ async def _member(options: argparse.Namespace) -> tuple[MemberView, str]:
 
 async def _retire(options: argparse.Namespace, member: MemberView, at_ms: int | None) -> RecordView:
     async with connect.writing(options, "retire") as operations:
-        return await operations.retire(member.site, at_ms=at_ms, **recovery_of(options))
+        return await operations.retire(
+            member.site, at_ms=at_ms, alone=not options.and_whom_it_let_in, **recovery_of(options)
+        )

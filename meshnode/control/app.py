@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from meshnode.control import requests as asked
 from meshnode.control.failures import failure_of, http_status_of
-from meshnode.errors import MeshError, NotFoundError, UsageError
+from meshnode.errors import MeshError, NotFoundError, TransportError, UsageError
 from meshnode.node.api import LEAVE_S, ROWS_PER_IMPORT, ROWS_PER_PAGE, Operations
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json, to_json_builtins
 from meshnode.node.views import ChangeView
@@ -25,6 +25,7 @@ LOG = logging.getLogger("meshnode.control")
 INTERNAL = "the node failed in a way it does not know: its log says more"
 
 A = TypeVar("A", bound=asked.Arguments)
+T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -32,7 +33,7 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
     """The API over some operations. With a token, every request must bear it; streams end when `stopping` is set."""
     api = _Api(operations, stopping)
     posts = _of_the_node(operations, api) | _of_tables(operations, api)
-    posts |= _of_members(operations) | _of_pairing(operations, api)
+    posts |= _of_members(operations, api) | _of_pairing(operations, api)
     readable = {"ping", "status", "peers", "members", "tables", "policy", "sync-state", "frontier", "changes", "digest"}
     routes = [
         Route(
@@ -89,7 +90,7 @@ def _of_tables(operations: Operations, api: _Api) -> dict[str, Handler]:
     }
 
 
-def _of_members(operations: Operations) -> dict[str, Handler]:
+def _of_members(operations: Operations, api: _Api) -> dict[str, Handler]:
     return {
         "members": _answer(asked.NoArguments, lambda _: operations.members()),
         "vouch": _answer(
@@ -102,9 +103,11 @@ def _of_members(operations: Operations) -> dict[str, Handler]:
         ),
         "retire": _answer(
             asked.Retire,
-            lambda a: operations.retire(a.subject, at_ms=a.at_ms, recovery=a.recovery, passphrase=a.passphrase),
+            lambda a: operations.retire(
+                a.subject, at_ms=a.at_ms, alone=a.alone, recovery=a.recovery, passphrase=a.passphrase
+            ),
         ),
-        "leave": _answer(asked.Leave, lambda a: operations.leave(timeout_s=min(a.timeout_s, LEAVE_S))),
+        "leave": _answer(asked.Leave, api.leave),
     }
 
 
@@ -143,15 +146,17 @@ class _Api:
 
     async def wait(self, arguments: asked.Wait) -> Any:
         timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)
-        return await self._operations.wait(timeout_s=timeout_s, live_only=arguments.live_only)
+        return await self._unless_stopped(self._operations.wait(timeout_s=timeout_s, live_only=arguments.live_only))
 
     async def invited(self, arguments: asked.Invited) -> Any:
         timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)
-        return await self._operations.invited(arguments.id, seen=arguments.seen, timeout_s=timeout_s)
+        return await self._unless_stopped(
+            self._operations.invited(arguments.id, seen=arguments.seen, timeout_s=timeout_s)
+        )
 
     async def nearby(self, arguments: asked.Nearby) -> Any:
         timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)
-        return await self._operations.nearby(seen=arguments.seen, timeout_s=timeout_s)
+        return await self._unless_stopped(self._operations.nearby(seen=arguments.seen, timeout_s=timeout_s))
 
     async def changes(self, request: Request) -> Response:
         """A line of JSON per change, until the client or the node goes away."""
@@ -159,6 +164,23 @@ class _Api:
         changes = self._operations.changes(since=arguments.since, table=arguments.table)
         lines = _lines(changes, self._stopping)
         return StreamingResponse(lines, media_type="application/jsonl")
+
+    async def leave(self, arguments: asked.Leave) -> Any:
+        timeout_s = min(arguments.timeout_s, LEAVE_S)
+        return await self._unless_stopped(self._operations.leave(timeout_s=timeout_s))
+
+    async def _unless_stopped(self, operation: Coroutine[Any, Any, T]) -> T:
+        """What takes long by intention: whoever waits for it is told that the node stops, and nobody waits for that."""
+        stop, answer = asyncio.ensure_future(self._stopping.wait()), asyncio.ensure_future(operation)
+        try:
+            await asyncio.wait({stop, answer}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise TransportError("the node was stopped while it was asked")
+            return answer.result()
+        finally:
+            stop.cancel()
+            answer.cancel()
+            await asyncio.gather(stop, answer, return_exceptions=True)
 
 
 def _answer(kind: type[A], operation: Callable[[A], Awaitable[Any]]) -> Handler:

@@ -215,10 +215,18 @@ class ControlClient:
         )
 
     async def retire(
-        self, subject: str, *, at_ms: int | None = None, recovery: str | None = None, passphrase: str | None = None
+        self,
+        subject: str,
+        *,
+        at_ms: int | None = None,
+        alone: bool = True,
+        recovery: str | None = None,
+        passphrase: str | None = None,
     ) -> RecordView:
         return await self._call(
-            "retire", asked.Retire(subject=subject, at_ms=at_ms, recovery=recovery, passphrase=passphrase), RecordView
+            "retire",
+            asked.Retire(subject=subject, at_ms=at_ms, alone=alone, recovery=recovery, passphrase=passphrase),
+            RecordView,
         )
 
     async def leave(self, *, timeout_s: float = LEAVE_S) -> LeaveView:

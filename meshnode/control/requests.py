@@ -197,6 +197,7 @@ class Retire(Arguments, frozen=True, kw_only=True):
 
     subject: str
     at_ms: int | None = None
+    alone: bool = True
     recovery: str | None = None
     passphrase: str | None = None
 

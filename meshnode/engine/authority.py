@@ -11,8 +11,18 @@ from meshnode.engine.membership import add_records, stored_records
 from meshnode.errors import MembershipError, UsageError
 from meshnode.limits import HONOURED_RECORDS, LABEL_BYTES
 from meshnode.model.hlc import Hlc, tick
-from meshnode.model.issuing import Issued, named, objection, who_could
-from meshnode.model.record import AUTHORITY, Retirement, Role, Vouch, seal_record
+from meshnode.model.issuing import RETIRED_HERE, Issued, named, objection, who_could
+from meshnode.model.member import Member
+from meshnode.model.membership import walk
+from meshnode.model.record import (
+    AUTHORITY,
+    Retirement,
+    Role,
+    Vouch,
+    parse_record_untrusted,
+    seal_record,
+    split_record_untrusted,
+)
 from meshnode.model.site import SiteKey, site_id_of
 from meshnode.store.database import Tx
 
@@ -47,15 +57,25 @@ def issue_retirement(
     cutoff: Hlc | None = None,
     honours: Iterable[bytes] | None = None,
     signer: SiteKey | None = None,
+    alone: bool = False,
 ) -> bytes:
-    """End `site` at `cutoff`, by default now; of its records those in `honours` stay valid, by default `honoured`."""
+    """End `site` at `cutoff`, by default now; of its records those in `honours` stay valid, by default `honoured`.
+
+    With `alone` MembershipError where others would be out with it: what they wrote would be taken back everywhere.
+    """
 
     def body_at(issued: Hlc) -> Retirement:
         end = issued if cutoff is None else cutoff
         kept = honoured(context, tx, site, end) if honours is None else honours
         return Retirement(site, end, tuple(sorted(kept)), issued)
 
-    return _issue(context, tx, signer, site, body_at)
+    return _issue(context, tx, signer, site, body_at, alone=alone)
+
+
+def ended_with(context: Context, tx: Tx, data: bytes) -> list[Member]:
+    """Members that are none any more once this record counts, as far as they are not retired (profile §9)."""
+    after = walk([*stored_records(tx), parse_record_untrusted(split_record_untrusted(data), data)], context.founder)
+    return [each for each in context.membership.members() if each.cutoff is None and each.site not in after.by_site]
 
 
 def refuse_leaving(context: Context) -> None:
@@ -91,12 +111,24 @@ def next_issued(context: Context, signer: bytes, subject: bytes) -> Hlc:
     return issued
 
 
-def _issue(context: Context, tx: Tx, signer: SiteKey | None, subject: bytes, body_at: Callable[[Hlc], Issued]) -> bytes:
+def _issue(
+    context: Context,
+    tx: Tx,
+    signer: SiteKey | None,
+    subject: bytes,
+    body_at: Callable[[Hlc], Issued],
+    *,
+    alone: bool = False,
+) -> bytes:
     """Sign and keep one record; MembershipError, and nothing is signed, where it would be without effect."""
     key = signer if signer is not None else own_key(context)
+    if signer is not None and context.membership.retired(context.site) is not None:
+        raise MembershipError(f"nothing was signed, since nobody would hear of it: {RETIRED_HERE}")
     body = body_at(next_issued(context, key.site, subject))
     _refuse(context, key.site, body)
     data = seal_record(key, context.mesh_id, body)
+    if alone:
+        _refuse_company(context, tx, data)
     add_records(context, tx, [data], peer=None)
     if blake3_256(data) not in context.membership.counted:
         raise MembershipError(f"nothing was kept: a record by {named(context.membership, key.site)} would not count")
@@ -107,6 +139,18 @@ def _refuse(context: Context, signer: bytes, body: Issued) -> None:
     why = objection(context.membership, signer, body)
     if why is not None:
         raise MembershipError(f"nothing was signed: {why}{_instead(context, body)}")
+
+
+def _refuse_company(context: Context, tx: Tx, data: bytes) -> None:
+    ended = ended_with(context, tx, data)
+    if ended:
+        who = ", ".join(named(context.membership, each.site) for each in ended[:NAMED_AT_MOST])
+        more = f" and {len(ended) - NAMED_AT_MOST} others" if len(ended) > NAMED_AT_MOST else ""
+        raise MembershipError(
+            f"nothing was signed: with it {who}{more} would be out too, having been let in by it alone and after that "
+            "time, and what they wrote would be removed on every device. `meshnode vouch SITE`, by another authority "
+            "or with --recovery FILE, keeps one in; --and-whom-it-let-in ends them with it"
+        )
 
 
 def _instead(context: Context, body: Issued) -> str:

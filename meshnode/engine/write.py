@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from meshnode.engine.commit import Batch
 from meshnode.engine.context import Context
@@ -13,17 +12,15 @@ from meshnode.engine.verify import Verified
 from meshnode.errors import MembershipError, NotFoundError, UsageError
 from meshnode.model.event import Event, KeyValue, Scalar, author_event
 from meshnode.model.hlc import tick
-from meshnode.model.issuing import RETIRED_HERE
+from meshnode.model.issuing import NO_MEMBER_HERE, READER_HERE, RETIRED_HERE
 from meshnode.model.scope import Scope
 from meshnode.model.site import SiteKey
-from meshnode.model.verdict import ROLE, Verdict
+from meshnode.model.verdict import Verdict
 from meshnode.store import rows
 from meshnode.store.database import Tx
 from meshnode.store.tables import Destination
 
-_WHY_NOT: Final = {  # of verdicts over what this device itself writes
-    ROLE: "this device is a reader, and an authority can make it a member by `meshnode role`",
-}
+_WHY = {"unknown-signer": NO_MEMBER_HERE, "role": READER_HERE}  # what the reasons of a judgement mean here
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +55,8 @@ def write_changes(context: Context, tx: Tx, changes: Sequence[LocalChange]) -> l
                 "`meshnode forget … --undo` first"
             )
         if judgement.verdict is not Verdict.APPLIED:
-            why = _WHY_NOT.get(judgement.reason or "", judgement.text())
-            raise MembershipError(f"nothing was written to table {event.table!r}: {why}")
+            why = _WHY.get(judgement.reason or "", judgement.text())
+            raise MembershipError(f"this device may not write to {event.table!r}: {why}")
     for entry, row in batch.rows.withheld:
         if row.reason_before is None:
             raise UsageError(f"table {entry.text!r} does not allow row {str(row.key)[:100]}: {row.reason}")

@@ -18,6 +18,12 @@ RETIRED_HERE: Final = (
     "device, with its rows, by `meshnode identity renew INVITE`"
 )
 """What the person at a retired device is told."""
+NO_MEMBER_HERE: Final = (
+    "this device is no member of the mesh any more, since who let it in was retired: what it writes counts nowhere; "
+    "`meshnode vouch SITE` on an authority lets it in again"
+)
+"""And at one that nobody's record admits any more."""
+READER_HERE: Final = "this device is a reader of the mesh: it receives, and writes nothing"
 
 
 def objection(membership: Membership, signer: bytes, body: Issued) -> str | None:

@@ -118,6 +118,10 @@ class Endpoint:
         """The live link to a site, if there is one."""
         return self.reception.links.link_to(site)
 
+    def keep(self, link: Link) -> None:
+        """This ceremony is one that people take part in: strangers that come do not push it out."""
+        self.reception.keep(link)
+
     def recheck(self) -> None:
         """Membership changed: end the links of sites that were retired or are no members any more."""
         self.reception.recheck()

@@ -122,6 +122,10 @@ class Reception:
         if proven is not None:
             self._accept(connection, proven)
 
+    def keep(self, link: Link) -> None:
+        """Its ceremony came so far that it makes no room for strangers any more; its deadline stands."""
+        self._strangers.pop(link.connection, None)
+
     def recheck(self) -> None:
         """Membership changed."""
         for link in self.links.live():

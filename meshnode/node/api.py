@@ -206,11 +206,19 @@ class Operations(Protocol):
         ...
 
     async def retire(
-        self, subject: str, *, at_ms: int | None = None, recovery: str | None = None, passphrase: str | None = None
+        self,
+        subject: str,
+        *,
+        at_ms: int | None = None,
+        alone: bool = True,
+        recovery: str | None = None,
+        passphrase: str | None = None,
     ) -> RecordView:
         """End a member at a time that is over, by default now.
 
         Its links close, what it wrote later is dropped and taken back on every node, and its key is refused for ever.
+        MembershipError where others would be out with it, since it alone had let them in after that time: what they
+        wrote would be taken back too. `vouch` keeps one in; without `alone` they are ended.
         """
         ...
 

@@ -19,7 +19,7 @@ from meshnode.node.cipher import sqlcipher
 from meshnode.node.config import POLICY, Config, changed_text, config_text, load_config, with_setting
 from meshnode.node.keyfile import is_protected, kept_as, read_key, write_key
 from meshnode.node.passphrase import Passphrase
-from meshnode.node.private import refuse_open_file, refuse_open_folder, sync_folder, write_private
+from meshnode.node.private import drafts_of, refuse_open_file, refuse_open_folder, sync_folder, write_private
 
 if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
     from meshnode.model.site import SiteKey
@@ -211,9 +211,15 @@ class Home:
         if IMPORT in (making, unfinished):
             self.site_key_path.unlink(missing_ok=True)
             self.recovery_key_path.unlink(missing_ok=True)
+        self.sweep()
         write_private(self.unfinished_path, making)
-        for draft in self.path.glob(".*.*.[0-9]*"):  # of an attempt that was killed; they may hold a key
-            draft.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove drafts of what was being written when a process was killed, which may hold a key; under the lock."""
+        whole = (self.site_key_path, self.recovery_key_path, self.renewed_key_path, self.config_path, self.moved_path)
+        for path in (*whole, self.unfinished_path, self.incarnation_path, self.port_path):
+            for draft in drafts_of(path):
+                draft.unlink(missing_ok=True)
 
     def finish(self) -> None:
         """The home is whole: from here on it counts as founded."""

@@ -56,8 +56,9 @@ async def renew(
 def finish_renewal(home: Home) -> None:
     """Where the database is another site's already, its key takes its place; a renewal that got no further is undone.
 
-    Called before the site key is read: it does nothing unless a renewal was cut short.
+    Called before the site key is read, by whoever holds the lock; what else was cut short left drafts, which go first.
     """
+    home.sweep()
     if not home.renewed_key_path.exists() or not home.database_path.exists():
         return
     key, file = home.renewed_key(), database_of(home)

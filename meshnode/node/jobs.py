@@ -149,6 +149,15 @@ class StoreJobs:
         """Store a notice."""
         await self._transact(peer, lambda context, tx: context.surface(tx, kind, peer, text))
 
+    async def said_retired(self, peer: bytes, text: str) -> None:
+        """A peer said that this device was retired: worth a notice unless the records that say so are here by now."""
+
+        def store(context: Context, tx: Tx) -> None:
+            if context.membership.retired(context.site) is None:
+                context.surface(tx, "retired-claim", peer, text)
+
+        await self._transact(peer, store)
+
     async def twin_seen(self, text: str) -> None:
         """Another copy of this node runs: keep that until its owner chose."""
         await self._run(OWN, identity.twin_seen)

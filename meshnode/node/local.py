@@ -314,11 +314,17 @@ class LocalNode(LettingIn):
         return await self._sign(lambda engine: members.set_role(engine, subject, role, key))
 
     async def retire(
-        self, subject: str, *, at_ms: int | None = None, recovery: str | None = None, passphrase: str | None = None
+        self,
+        subject: str,
+        *,
+        at_ms: int | None = None,
+        alone: bool = True,
+        recovery: str | None = None,
+        passphrase: str | None = None,
     ) -> RecordView:
         """End a member."""
         key = await members.recovery_signer(recovery, passphrase)
-        return await self._sign(lambda engine: members.retire(engine, subject, at_ms, key))
+        return await self._sign(lambda engine: members.retire(engine, subject, at_ms, key, alone=alone))
 
     async def leave(self, *, timeout_s: float = LEAVE_S) -> LeaveView:
         """Retire this very device; without a running node nobody hears of it yet."""

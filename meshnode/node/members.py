@@ -15,7 +15,7 @@ from meshnode.engine.engine import Engine
 from meshnode.engine.membership import stored_records
 from meshnode.errors import MembershipError, UsageError
 from meshnode.model.hlc import Hlc
-from meshnode.model.issuing import RETIRED_HERE, authorities, named
+from meshnode.model.issuing import NO_MEMBER_HERE, RETIRED_HERE, authorities, named
 from meshnode.model.member import Member
 from meshnode.model.membership import Membership
 from meshnode.model.record import ROLES, Retirement, Role, Vouch, parse_record_untrusted, split_record_untrusted
@@ -51,7 +51,7 @@ def warnings_of(home: Home, membership: Membership, own: bytes) -> list[str]:
     """What the owner of this node should do about who is in; in words for `status`."""
     if membership.retired(own) is not None:
         return [RETIRED_HERE]
-    warnings = []
+    warnings = [] if own in membership.by_site else [NO_MEMBER_HERE]
     if home.recovery_key_path.exists():
         warnings.append(
             f"the recovery key still lies beside the node: move {home.recovery_key_path} off this device, "
@@ -138,8 +138,10 @@ def set_role(engine: Engine, subject: str, role: str, recovery: SiteKey | None) 
     )
 
 
-def retire(engine: Engine, subject: str, at_ms: int | None, recovery: SiteKey | None) -> RecordView:
-    """End a member, from `at_ms` on or from now on."""
+def retire(
+    engine: Engine, subject: str, at_ms: int | None, recovery: SiteKey | None, *, alone: bool = True
+) -> RecordView:
+    """End a member, from `at_ms` on or from now on; `alone` unless others may be out with it."""
     now_ms = engine.context.env.wall_ms()
     if at_ms is not None and at_ms > now_ms:
         raise UsageError("a device is retired from now on or from a time that is over: it is turned away at once")
@@ -148,7 +150,7 @@ def retire(engine: Engine, subject: str, at_ms: int | None, recovery: SiteKey | 
         engine,
         recovery,
         lambda context, tx: issue_retirement(
-            context, tx, _member(context, tx, subject), cutoff=cutoff, signer=recovery
+            context, tx, _member(context, tx, subject), cutoff=cutoff, signer=recovery, alone=alone
         ),
     )
 

@@ -115,6 +115,24 @@ def _import(home: Home, file: Path, stream: BinaryIO) -> MovedView:
     home.begin(IMPORT)
     if home.database_path.parent != home.path and home.database_path.exists():
         raise UsageError(f"there is a database in {home.database_path} already: settings of a new home name none")
+    try:
+        key, name = _take(home, manifest, bytes_)
+    except BaseException:
+        if not home.founded:  # nobody's rows are left where no node is, least of all before they were encrypted
+            _remove_database(home)
+        raise
+    return MovedView(
+        site=site_text(key.site),
+        short=short_text(key.site),
+        name=name,
+        home=str(home.path),
+        file=str(file),
+        bytes=file.stat().st_size,
+    )
+
+
+def _take(home: Home, manifest: Manifest, bytes_: _Bytes) -> tuple[SiteKey, str]:
+    """All that is in the file, into the home; the device's key and name."""
     small: dict[str, bytes] = {}
     for part in manifest.parts:
         if part.name == ROWS:
@@ -129,14 +147,7 @@ def _import(home: Home, file: Path, stream: BinaryIO) -> MovedView:
         write_key(home.recovery_key_path, private_from_cose(small[RECOVERY_KEY]), secret)
     write_key(home.site_key_path, key.seed, secret)
     home.finish()
-    return MovedView(
-        site=site_text(key.site),
-        short=short_text(key.site),
-        name=name,
-        home=str(home.path),
-        file=str(file),
-        bytes=file.stat().st_size,
-    )
+    return key, name
 
 
 def _rename(home: Home, draft: Path, file: Path) -> None:
@@ -189,9 +200,7 @@ def _write(draft: Path, pieces: Iterator[bytes], passphrase: bytes) -> int:
 
 def _take_database(home: Home, pieces: Iterator[bytes]) -> None:
     path = home.database_path
-    files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
-    for left in (*files, *home.path.glob(f"{COPY}*")):  # of an import that was cut short
-        left.unlink(missing_ok=True)
+    _remove_database(home)  # of an import that was cut short
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             for piece in pieces:
@@ -200,6 +209,13 @@ def _take_database(home: Home, pieces: Iterator[bytes]) -> None:
             os.fsync(file.fileno())
     except OSError as error:
         raise StoreError(f"cannot write the database {path}: {error.strerror}") from error
+
+
+def _remove_database(home: Home) -> None:
+    path = home.database_path
+    files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
+    for left in (*files, *home.path.glob(f"{COPY}*")):
+        left.unlink(missing_ok=True)
 
 
 def _encrypt(home: Home, key: SiteKey) -> None:

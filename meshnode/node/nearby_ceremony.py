@@ -63,6 +63,7 @@ class Hosting:
     name: str
     nonce: bytes
     port: int  # where it listens for `ssp/1`
+    turn: Callable[[], bool] = lambda: True  # whether the guest that revealed its nonce is the one that is compared
 
 
 def host_over(
@@ -87,6 +88,9 @@ async def _host(
             frames.send(host.opened())
             comparison = host.receive_untrusted(await frames.next())
             assert isinstance(comparison, Comparison)
+            if not hosting.turn():
+                code, reason = CloseCode.LIMIT, BUSY
+                return Visit(host.guest_name, False, reason="another one was faster")
             frames.send(host.revealed())
             compared = True
             deadline.reschedule(asyncio.get_running_loop().time() + NEARBY_CONFIRM_S)

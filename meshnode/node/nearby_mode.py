@@ -1,6 +1,7 @@
-"""A member opened to nearby devices: for a short time, one guest at a time, one comparison per opening (§10, §13).
+"""A member opened to nearby devices: for a short time, one comparison per opening (§10, §13).
 
-It has an endpoint of its own, whose bindings name no mesh; the node's own endpoint never answers `ssp-near/1`.
+Guests come as they like until one has revealed its nonce: somebody silent keeps nobody out. It has an endpoint of its
+own, whose bindings name no mesh; the node's own endpoint never answers `ssp-near/1`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class PairingMode:
         self._around = around
         self._changed = changed
         self._endpoint: Endpoint | None = None
-        self._visit: asyncio.Task[None] | None = None
+        self._visits: set[asyncio.Task[None]] = set()  # as many as the endpoint has strangers, and the end
+        self._compared = False  # this opening's digits were given out
+        self._closing: asyncio.Task[None] | None = None
         self._answer: asyncio.Future[bool] | None = None
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -87,19 +90,18 @@ class PairingMode:
 
     async def close(self, reason: str) -> None:
         """Let nobody in any more; safe to call twice."""
-        visit, self._visit = self._visit, None
-        if visit is not None:
-            visit.cancel()
-            await asyncio.gather(visit, return_exceptions=True)
+        await self._end_visits()
         agreed = self.view.state == "agreed"
         await self._shut("closed", reason)
+        if self._closing is not None:
+            await self._closing
         if agreed:
             await self._around.joined()  # the vouch may be on disk already, or not: what is there counts
 
     # --- how it goes
 
     def _came(self, link: Link) -> None:
-        if self._visit is not None or self.view.state != "open":
+        if self._compared or self.view.state != "open":
             link.close(CloseCode.LIMIT, BUSY)
             return
         ends = NearbyEnds(End(self._settings.key.public_key, link.own_spki), End(link.public_key, link.spki))
@@ -109,10 +111,24 @@ class PairingMode:
             self._settings.name,
             secrets.token_bytes(NONCE_BYTES),
             self._around.port,
+            lambda: self._turn(link),
         )
         ceremony = host_over(link, ends, self._around.desk, hosting, lambda comparison: self._ask(link, comparison))
-        self._visit = asyncio.get_running_loop().create_task(self._host(ceremony))
-        self._visit.add_done_callback(lambda _: ceremony.close())  # cancelled before it began, it was never awaited
+        self._begin(self._host(ceremony)).add_done_callback(lambda _: ceremony.close())  # it may never have begun
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._visits.add(task)
+        task.add_done_callback(self._visits.discard)
+        return task
+
+    def _turn(self, link: Link) -> bool:
+        """Whether it is this guest's digits; from here on strangers do not push it out."""
+        if self._compared or self._endpoint is None:
+            return False
+        self._compared = True
+        self._endpoint.keep(link)
+        return True
 
     async def _host(self, ceremony: Coroutine[Any, Any, Visit]) -> None:
         try:
@@ -126,7 +142,6 @@ class PairingMode:
             await self._around.joined()
         if visit.compared:
             await self._shut("joined" if visit.joined else "closed", visit.reason)
-        self._visit = None
 
     async def _ask(self, link: Link, comparison: Comparison) -> bool:
         who = CandidateView(
@@ -140,13 +155,17 @@ class PairingMode:
     def _expire(self) -> None:
         """The time is over; digits that are being compared have a bound of their own."""
         if self.view.state == "open":
-            self._visit = asyncio.get_running_loop().create_task(self._end(self._visit))
+            self._begin(self._end())
 
-    async def _end(self, visit: asyncio.Task[None] | None) -> None:
-        if visit is not None:
-            visit.cancel()
-            await asyncio.gather(visit, return_exceptions=True)
+    async def _end(self) -> None:
+        await self._end_visits()
         await self._shut("closed", "nobody came in time")
+
+    async def _end_visits(self) -> None:
+        visits = self._visits - {asyncio.current_task()}
+        for visit in visits:
+            visit.cancel()
+        await asyncio.gather(*visits, return_exceptions=True)
 
     async def _shut(self, state: str, reason: str) -> None:
         if self._expiry is not None:
@@ -156,7 +175,8 @@ class PairingMode:
             return
         self._around.announce_nearby(0)
         self._show(state=state, reason=reason, code="")
-        await endpoint.close()
+        self._closing = asyncio.get_running_loop().create_task(endpoint.close())
+        await asyncio.shield(self._closing)  # who is cancelled here leaves no socket behind
 
     def _show(self, **changes: Any) -> None:
         self.view = msgspec.structs.replace(self.view, **changes)

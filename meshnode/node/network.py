@@ -341,7 +341,7 @@ class Network:
         self.turned_away_by.add(peer)
         if self._membership.retired(self.settings.key.site) is None and first:
             text = f"{short_text(peer)} says that this device was retired, and has not shown by whom"
-            self._spawn(self.jobs.surface("retired-claim", peer, text))
+            self._spawn(self.jobs.said_retired(peer, text))
             self._finder.again(peer)
 
     def _own_end(self, _driver: PeerDriver) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from meshnode.errors import ConfigError, IdentityError, NotFoundError
@@ -23,7 +24,14 @@ def write_private(path: Path, data: bytes) -> None:
         draft.replace(path)
         sync_folder(path.parent)
     except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
         raise ConfigError(f"cannot write {path}: {error}") from error
+
+
+def drafts_of(path: Path) -> list[Path]:
+    """What `write_private` left behind where its process was killed."""
+    return list(path.parent.glob(f".{path.name}.[0-9]*"))
 
 
 def read_private(path: Path, limit: int) -> bytes:

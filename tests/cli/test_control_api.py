@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator
@@ -244,3 +245,24 @@ async def test_a_long_wait_is_cut_into_short_ones(
     node.complete, node.complete_after = False, 3
     assert (await (await client_of(home)).wait(timeout_s=3600)).complete
     assert node.waits == [0.01] * 3
+
+
+@pytest.mark.parametrize("operation", ["wait", "invited", "nearby", "leave"])
+async def test_a_node_that_stops_lets_go_of_who_waits(
+    operation: str, home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = asyncio.Event()
+
+    async def forever(*_: object, **__: object) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(MemoryNode, operation, forever)
+    async with ControlServer(MemoryNode(), home):
+        client = await client_of(home)
+        arguments = {"invited": (b"".hex(),)}.get(operation, ())
+        asked = asyncio.ensure_future(getattr(client, operation)(*arguments, timeout_s=20))
+        await waiting.wait()
+    with pytest.raises(TransportError, match="stopped while it was asked"):
+        await asked
+    assert caplog.text == ""

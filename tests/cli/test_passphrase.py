@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import os
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from support.rings import ring
 from support.terminal import at_terminal
 
 from meshnode import Home, Node
-from meshnode.errors import IdentityError, UsageError
+from meshnode.errors import ConfigError, IdentityError, UsageError
 from meshnode.node import keyfile
 from meshnode.node.home import Home as NodeHome
 from meshnode.node.keyfile import is_protected, kept_as
@@ -292,3 +295,40 @@ async def test_protecting_that_is_cut_short_is_done_again(tmp_path: Path, monkey
         protect(NodeHome(home.path, passphrase=home.passphrase), passphrase)
         home = NodeHome(home.path, passphrase=passphrase)
         assert (home.site_key(), home.recovery_key()) == keys
+
+
+# Ends the process where a key is about to get its name, as a power cut would.
+DIES = """
+import os, sys
+from pathlib import Path
+from meshnode.node import home, protecting
+Path.replace = lambda *_: os._exit(9)
+getattr(protecting, sys.argv[2])(home.Home(sys.argv[1], passphrase="correct horse battery"), *sys.argv[3:])
+"""
+
+
+@pytest.mark.parametrize("what", [("unprotect",), ("protect", OTHER)])
+@pytest.mark.parametrize("then", ["protect", "up"])
+async def test_a_key_that_was_being_written_is_not_left_behind(tmp_path: Path, what: list[str], then: str) -> None:
+    home = NodeHome(tmp_path / "n", passphrase=SAID)
+    async with Node(home, config=loopback()):
+        pass
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(home.path), *what)
+    assert await process.wait() == 9
+    assert list(home.path.glob(".*")), "it died in time"
+    if then == "up":
+        async with Node(home, config=loopback()):
+            assert not list(home.path.glob(".*"))
+    else:
+        protect(home, OTHER)
+        assert not list(home.path.glob(".*"))
+
+
+def test_what_does_not_fit_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match="No space left"):
+        keyfile.write_key(tmp_path / "site.key", bytes(32), None)
+    assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import resource
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from support.command import meshnode
 
 from meshnode.cli.logs import log_to_stderr
+from meshnode.cli.main import main
+from meshnode.cli.output import printable
 from meshnode.errors import IdentityError
 from meshnode.node.pairing_views import InviteView
 from meshnode.node.words import seed_of_words, words_of
@@ -36,6 +39,23 @@ def test_no_log_line_repeats_an_invite_or_steers_the_terminal(monkeypatch: pytes
     assert "\x1b" not in line
     logging.getLogger("other").info("quiet")
     assert len(written.getvalue().splitlines()) == 1
+
+
+@pytest.mark.parametrize("unseen", [0x1B, 0x0A, 0x9B, 0x061C, 0x200B, 0x200E, 0x202E, 0x2028, 0x2060, 0x2066, 0xFEFF])
+def test_a_name_is_not_made_to_look_like_another(unseen: int) -> None:
+    shown = printable(f"d{chr(unseen)}esk")
+    assert shown != "desk"
+    assert shown.isascii()
+
+
+def test_a_crash_leaves_no_core_with_the_keys_in_it() -> None:
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    try:
+        assert main(["no-such-verb"]) == 2
+        assert resource.getrlimit(resource.RLIMIT_CORE) == (0, before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
 def test_a_view_of_an_invite_does_not_show_it() -> None:

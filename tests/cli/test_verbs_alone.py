@@ -56,6 +56,16 @@ async def test_put_get_rm(home: Path) -> None:
     assert (await meshnode("rm", "notes", "id=n1", home=home)).code == 1
 
 
+async def test_what_is_so_of_every_row_ends_an_import(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "notes.jsonl"
+    file.write_text("".join(f'{{"id": "n{number}", "title": "t"}}\n' for number in range(50)))
+    assert (await meshnode("leave", "--yes", home=home)).code == 0
+    refused = await meshnode("import", "notes", str(file), home=home)
+    assert refused.code == 1
+    assert refused.err.startswith("meshnode: 0 rows were written, then no more: this device was retired")
+    assert len(refused.err.splitlines()) == 1
+
+
 async def test_import_then_rows_and_digest_agree(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "notes.jsonl"
     lines = [{"id": f"n{number}", "title": f"t{number}", "done": number % 2} for number in range(1203)]

@@ -85,7 +85,7 @@ def test_a_device_that_may_not_write_is_told(tmp_path: Path) -> None:
     bench = _bench(tmp_path)
     bench.membership = members([site_key(1).public_key], {site_key(1).site: "reader"})
     bench.engine.context.set_membership(bench.membership)
-    with pytest.raises(UsageError, match="dropped:role"):
+    with pytest.raises(UsageError, match="is a reader"):
         bench.engine.write([_put({"id": 1}, {})])
     assert bench.rows() == {}
 

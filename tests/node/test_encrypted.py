@@ -153,6 +153,19 @@ async def test_reading_takes_the_key_where_no_node_runs(tmp_path: Path) -> None:
     assert (refused.code, "--passphrase-fd" in refused.err) == (1, True), refused
 
 
+async def test_a_verb_that_reads_before_it_writes_takes_the_passphrase_once(tmp_path: Path) -> None:
+    home = tmp_path / "n"
+    fd, word = ("--passphrase-fd", "0"), WORD.encode()
+    assert (await meshnode("init", "--name", "desk", "--encrypt", *fd, home=home, stdin=word)).code == 0
+    table = ("table", "add", "notes", "--key", "id:TEXT", "--column", "t:TEXT")
+    assert (await meshnode(*table, *fd, home=home, stdin=word)).code == 0
+    for verb in (("table", "class", "notes", "private"), ("leave", "--yes")):
+        done = await meshnode(*verb, *fd, home=home, stdin=word)
+        assert (done.code, "no passphrase" in done.err) == (0, False), done
+    retired = await meshnode("retire", "desk", "--yes", *fd, home=home, stdin=word)
+    assert "retired" in retired.err, retired
+
+
 async def test_another_key_opens_nothing_and_says_so(tmp_path: Path) -> None:
     for name in ("a", "b"):
         assert (await meshnode("init", "--encrypt", home=tmp_path / name)).code == 0

@@ -211,13 +211,12 @@ async def test_a_node_believes_its_retirement_where_a_peer_proves_it(tmp_path: P
         await here.put("b", "still written")
         await closed_by_peer(peer, here, [founder.retirement(mesh, node, at, at)])
 
-        async def retired() -> bool:
-            return (await here.node.status()).retired
+        async def retired() -> bool:  # the notice is on disk with the records, the walk's result is there before that
+            return (await here.node.status()).retired and await here.noticed("own-retirement") == 1
 
         await until(here.node, retired)
         status = await here.node.status()
         assert status.warnings[0].startswith("this device was retired")
-        assert await here.noticed("own-retirement") == 1
         assert await here.title("a") == "kept"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from support.nodes import PATIENCE_S
 from meshnode.errors import PairingError
 from meshnode.node import ceremony
 from meshnode.node.nearby import Comparison
+from meshnode.node.nearby_ceremony import STRANGERS
 from meshnode.node.nearby_join import pair_nearby
 from meshnode.store import invites
 
@@ -152,6 +154,48 @@ async def test_a_foreign_guest_is_let_in(tmp_path: Path) -> None:
         peer.learn_all(welcome["records"])
         async with peer.greeted(here.port):
             pass
+
+
+async def test_silent_strangers_keep_no_guest_out(tmp_path: Path) -> None:
+    async with running(tmp_path) as here, AsyncExitStack() as strangers:
+        port = await opened(here)
+        for _ in range(2 * STRANGERS):  # each is there, and says nothing
+            stranger = await strangers.enter_async_context(visiting(port, Site(os.urandom(32))))
+            stranger.say("near-hello", commit=stranger.committed(), name="stranger")
+        async with visiting(port, Site(os.urandom(32))) as guest:
+            code = await guest.until_digits()
+            view = await here.node.nearby(seen="open", timeout_s=PATIENCE_S)
+            assert (view.state, view.code) == ("asks", code)
+
+
+async def test_one_guests_digits_are_compared_and_no_other_learns_any(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        port = await opened(here)
+        async with visiting(port, Site(os.urandom(32))) as slow, visiting(port, Site(os.urandom(32))) as guest:
+            slow.say("near-hello", commit=slow.committed(), name="slow")
+            slow.commit = (await slow.hear("near-open", "commit", "name"))["commit"]
+            code = await guest.until_digits()
+            slow.say("near-reveal", nonce=slow.nonce)
+            assert await slow.wire.end() == (8, "busy")
+            view = await here.node.nearby(seen="open", timeout_s=PATIENCE_S)
+            assert (view.state, view.code) == ("asks", code)
+
+
+async def test_strangers_do_not_push_out_the_guest_that_is_compared(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        port = await opened(here)
+        async with visiting(port, Site(os.urandom(32))) as guest:
+            code = await guest.until_digits()
+            assert (await here.node.nearby(seen="open", timeout_s=PATIENCE_S)).state == "asks"
+
+            async def come() -> None:
+                async with visiting(port, Site(os.urandom(32))) as stranger:
+                    await stranger.wire.end()
+
+            await asyncio.gather(*(come() for _ in range(3 * STRANGERS)), return_exceptions=True)
+            guest.say("near-yes")
+            await here.node.nearby_answer(code, yes=True)
+            await guest.hear("near-welcome", "mesh", "founder", "records", "port")
 
 
 async def test_a_foreign_host_lets_a_device_in(tmp_path: Path) -> None:

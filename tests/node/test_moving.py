@@ -178,6 +178,8 @@ async def test_a_file_that_is_none_or_damaged_leaves_no_node(tmp_path: Path) -> 
         with pytest.raises(IdentityError, match=says):
             taken(tmp_path / "new", tmp_path / "case", passphrase)
         assert not Home(tmp_path / "new").founded, name
+        left = {path.name for path in (tmp_path / "new").iterdir()}
+        assert left <= {"unfinished"}, name
     with pytest.raises(UsageError, match="cannot read"):
         taken(tmp_path / "new", tmp_path / "absent")
     async with Node(tmp_path / "new", config=loopback()) as node:  # a mesh of its own, with a key of its own
@@ -218,6 +220,7 @@ async def test_a_full_disk_names_the_file_that_does_not_fit(tmp_path: Path) -> N
     try:
         with pytest.raises(StoreError, match=r"cannot write the database .*meshnode\.db"):
             taken(tmp_path / "new", tmp_path / "file")
+        assert [path.name for path in (tmp_path / "new").iterdir()] == ["unfinished"], "rows are left"
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, ignored)

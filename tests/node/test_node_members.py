@@ -202,6 +202,56 @@ async def test_where_no_node_runs_a_record_is_kept_for_the_next_start(tmp_path: 
         assert (await of(b, "b")).role == "authority"
 
 
+async def test_the_rows_of_whom_a_stolen_device_let_in_survive_its_retirement(tmp_path: Path) -> None:
+    async with mesh(tmp_path, "a", "b") as (a, b):
+        recovery = str(tmp_path / "recovery")
+        await b.put(TABLE, {"id": "b"}, {"title": "by b"})
+        await agree(a, b)
+        with pytest.raises(MembershipError, match=r"'b'.*would be out too"):
+            await b.retire("a", at_ms=1, recovery=recovery)
+        assert (await b.get(TABLE, {"id": "b"})) is not None, "nothing was taken back"
+        await b.vouch("b", recovery=recovery)
+        assert (await b.retire("a", at_ms=1, recovery=recovery)).lost == ()
+        assert (await b.get(TABLE, {"id": "b"})) is not None
+
+
+async def test_what_has_been_shown_is_no_mere_claim(tmp_path: Path) -> None:
+    """The link that ends with code 4 is told of while the records that it brought are still being stored."""
+    async with mesh(tmp_path, "a", "b") as (a, b):
+        peer = a.storage.engine.context.site
+        assert b._network is not None
+        for shown in (False, True):
+            if shown:
+                await b.leave()
+            before = [each.count for each in (await b.status()).notices if each.kind == "retired-claim"]
+            await b._network.jobs.said_retired(peer, "text")
+            after = [each.count for each in (await b.status()).notices if each.kind == "retired-claim"]
+            assert (after == before) == shown
+
+
+async def test_a_device_that_nobody_lets_in_any_more_is_told_so(tmp_path: Path) -> None:
+    async with mesh(tmp_path, "a", "b") as (_, b):
+        recovery = str(tmp_path / "recovery")
+        await b.retire("a", at_ms=1, alone=False, recovery=recovery)
+        assert "no member of the mesh any more" in (await b.status()).warnings[0]
+        with pytest.raises(MembershipError, match="no member of the mesh any more"):
+            await b.put(TABLE, {"id": "b"}, {"title": "by b"})
+        await b.vouch("b", recovery=recovery)
+        await b.put(TABLE, {"id": "b"}, {"title": "by b"})
+        assert "no member" not in "".join((await b.status()).warnings)
+        await b.set_role("b", "reader", recovery=recovery)
+        with pytest.raises(MembershipError, match="is a reader"):
+            await b.put(TABLE, {"id": "b"}, {"title": "by b"})
+
+
+async def test_a_retired_device_signs_nothing_with_the_recovery_key_that_nobody_hears(tmp_path: Path) -> None:
+    async with mesh(tmp_path, "a", "b") as (a, b):
+        await b.leave()
+        with pytest.raises(MembershipError, match="nobody would hear of it"):
+            await b.set_role("a", "member", recovery=str(tmp_path / "recovery"))
+        assert next(view.role for view in await a.members()) == "authority"
+
+
 async def test_who_was_let_in_after_the_theft_is_out_until_somebody_else_vouches(tmp_path: Path) -> None:
     async with mesh(tmp_path, "a", "b", "c") as (a, b, c):
         recovery = str(tmp_path / "recovery")
@@ -211,7 +261,10 @@ async def test_who_was_let_in_after_the_theft_is_out_until_somebody_else_vouches
         theft = wall_ms()
         await join(tmp_path / "d", (await b.invite()).invite, name="d")
         await agree(a, b, c)
-        retired = await a.retire("b", at_ms=theft)
+        with pytest.raises(MembershipError, match=r"'d' \(.*would be out too"):
+            await a.retire("b", at_ms=theft)
+        assert [view.name for view in await a.members()] == ["a", "b", "c", "d"], "nothing was signed"
+        retired = await a.retire("b", at_ms=theft, alone=False)
         assert len(retired.lost) == 1
         assert retired.lost[0].startswith("'d'")
         await agree(a, c)

@@ -262,7 +262,13 @@ class MemoryNode:
         return msgspec.structs.replace(self._record("role", subject, recovery), role=role)
 
     async def retire(
-        self, subject: str, *, at_ms: int | None = None, recovery: str | None = None, passphrase: str | None = None
+        self,
+        subject: str,
+        *,
+        at_ms: int | None = None,
+        alone: bool = True,
+        recovery: str | None = None,
+        passphrase: str | None = None,
     ) -> RecordView:
         view = self._record("retirement", subject, recovery)
         return msgspec.structs.replace(view, cutoff=(at_ms or 1_800_000_000_000, 0), lost=("phone (00000000)",))
