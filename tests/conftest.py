@@ -1,8 +1,11 @@
-"""Makes tests/support importable as `support`, every run of Hypothesis repeatable, and lets Ctrl-C reach what the tests
-start."""
+"""Makes tests/support importable as `support`, every run of Hypothesis repeatable, lets Ctrl-C reach what the tests
+start, and says which fresh seeds of the simulator run: where several processes share the tests, these are not shown.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
 import signal
 import sys
 from pathlib import Path
@@ -17,3 +20,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 settings.register_profile("repeatable", derandomize=True, print_blob=True)
 settings.load_profile("repeatable")
+
+FIRST_SEED = "MESHNODE_SIM_SEED"
+
+
+def pytest_configure() -> None:
+    """Workers inherit it."""
+    os.environ.setdefault(FIRST_SEED, str(secrets.randbelow(2**32)))
+
+
+def pytest_report_header() -> str:
+    """Printed first."""
+    return f"fresh seeds of the simulator: from {os.environ[FIRST_SEED]} on"
