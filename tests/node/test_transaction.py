@@ -84,7 +84,7 @@ async def test_one_row_that_cannot_be_written_keeps_all_others_out(node: LocalNo
 
 
 async def test_a_row_that_its_table_refuses_keeps_all_others_out(node: LocalNode) -> None:
-    with closing(sqlite3.connect(node.storage.path, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(node.storage.file.path, isolation_level=None)) as connection:
         connection.execute("CREATE TABLE c (id TEXT PRIMARY KEY, n NOT NULL)")
     await node.add_table("c", {}, {})
     with pytest.raises(UsageError, match="does not allow"):

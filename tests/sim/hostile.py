@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FEATURES: Final = (FEATURE_LIVE,)  # that it knows
 MANNERS: Final = ("acks", "acks", "acks all as rejected", "never acks", "acks what was not sent", "naks", "acks twice")
+NAKS: Final = 100  # on one link: each costs an epoch a second at most, so without end there would be no rest
 
 
 class Hostile:
@@ -96,6 +97,7 @@ class Liar:
         self._manner = self._chance.pick(MANNERS)
         self._epoch = self._chance.data(8)
         self._no = 0
+        self._naks_left = NAKS
         self._features = self._chance.some(FEATURES, 0.5)
         self._buffers = {"control": b"", "events": b""}
         hostile.world.note(f"hostile links to {side.peer.number}: {self._manner}")
@@ -158,7 +160,8 @@ class Liar:
                 self._say(ack | {"rejected": list(range(len(items)))})
             case "acks what was not sent" if self._chance.hit(0.3):
                 self._say(ack | {"no": frame["no"] + 5})
-            case "naks" if self._chance.hit(0.5):
+            case "naks" if self._naks_left and self._chance.hit(0.5):
+                self._naks_left -= 1
                 expected = self._chance.pick((0, 1, frame["no"], 10**6))
                 self._say({"t": "nak", "epoch": frame["epoch"], "expected": expected, "reason": "no"})
 

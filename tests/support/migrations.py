@@ -29,6 +29,7 @@ def migrate(run: Run, step: Step) -> None:
             case ("recreate", place):
                 run.make(table, run.plan.schemas[table][place])
             case ("copy", place):
+                run.settle()  # the default of a column that was just added is seen before it is carried over as a value
                 _copy(run, table, run.plan.schemas[table][place])
             case ("rename",):
                 away, back = f"{table}_away", run.bench.sql("SELECT 1 FROM sqlite_master WHERE name = ?", table)
