@@ -164,7 +164,7 @@ def test_a_missing_field_is_malformed(missing: str) -> None:
         {"columns": {"a": "\ud800"}},
         {"columns": {"\ud800": 1}},
         {"columns": {"\ud800": 1, "b": 2}},
-        {"columns": {"a": object()}},
+        {"columns": {"a": object}},
         {"columns": {"a": "x" * EVENT_BYTES}},
         {"hlc": Hlc(-1, 0)},
         {"hlc": Hlc(0, 2**64)},
