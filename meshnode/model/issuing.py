@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from meshnode.model.hlc import Hlc
 from meshnode.model.member import Member
 from meshnode.model.membership import Membership
 from meshnode.model.record import AUTHORITY, Retirement, Role, Vouch
@@ -61,18 +59,6 @@ def named(membership: Membership, site: bytes) -> str:
     return short_text(site) if member is None else f"{member.name!r} ({short_text(site)})"
 
 
-def retired_text(at: Hlc) -> str:
-    """What is said of a device that was retired."""
-    return f"was retired as of {_time_text(at.physical)}"
-
-
-def _time_text(at_ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (OverflowError, OSError, ValueError):  # beyond the calendar: a signer may say anything
-        return f"{at_ms} ms"
-
-
 def _of_signer(membership: Membership, signer: bytes, body: Issued) -> str | None:
     if signer == membership.founder:
         return None
@@ -80,7 +66,7 @@ def _of_signer(membership: Membership, signer: bytes, body: Issued) -> str | Non
     if member is None:
         return f"{short_text(signer)} is no member"
     if member.cutoff is not None and body.issued > member.cutoff:
-        return f"{named(membership, signer)} {retired_text(member.cutoff)}"
+        return f"{named(membership, signer)} was retired"
     if isinstance(body, Retirement) and body.site == signer and member.path is None:
         return None  # whoever is no authority may retire itself
     role = member.role_at(body.issued)
@@ -97,9 +83,9 @@ def _of_subject(membership: Membership, signer: bytes, subject: Member | None, b
     who = named(membership, subject.site)
     if isinstance(body, Retirement):
         if subject.cutoff is not None and body.cutoff >= subject.cutoff:
-            return f"{who} {retired_text(subject.cutoff)} already"
+            return f"{who} was retired already"
     elif subject.cutoff is not None:
-        return f"{who} {retired_text(subject.cutoff)}, and nothing brings a retired site back: it joins as a new one"
+        return f"{who} was retired, and nothing brings a retired site back: it joins as a new one"
     if isinstance(body, Vouch) or signer in (subject.site, membership.founder) or subject.path is None:
         return None
     path = membership.by_site[signer].path

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 def test_a_skip_is_a_failure(tmp_path: Path, program: str, code: int) -> None:
     (tmp_path / "test_it.py").write_text(program)
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".ci")}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".ci"), "PYTEST_ADDOPTS": ""}
     command = [sys.executable, "-m", "pytest", "-p", "no_skips", "-q"]
     found = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert found.returncode == code, found.stdout

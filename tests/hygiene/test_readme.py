@@ -77,7 +77,7 @@ async def test_the_quick_start_and_the_end_of_a_device_run_as_written(tmp_path: 
 async def test_pairing_nearby_looks_as_shown(tmp_path: Path) -> None:
     """By the address, since a test has no network; ids and digits are others each time."""
     (block,) = [each for each in blocks("text") if "nearby --open" in each]
-    opening, opened, pairing, question = [line.partition("#")[0].strip() for line in block.splitlines()]
+    opening, opened, pairing, looking, question = [line.partition("#")[0].strip() for line in block.splitlines()]
     desk = ["--name", "desk", "--listen", "127.0.0.1", "--no-discovery"]
     node = await start("up", *desk, home=tmp_path / "a")
     programs = [node]
@@ -92,6 +92,7 @@ async def test_pairing_nearby_looks_as_shown(tmp_path: Path) -> None:
         assert shlex.split(pairing)[2:] == ["pair", "desk"]
         programs.append(guest := await start("pair", address, home=tmp_path / "b"))
         assert guest.stderr is not None
+        assert (await guest.stderr.readline()).decode().strip() == looking.replace("desk", address)
         assert _masked((await guest.stderr.readuntil(b"[y/N]")).decode()) == _masked(question)
     finally:
         for program in programs[::-1]:
