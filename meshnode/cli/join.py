@@ -26,13 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("invite", metavar="INVITE", nargs="+", help="the invite, or `-` to read it from standard input")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument(
-        "--name", default="", help="what other people see this device called (default: the host's name)"
-    )
-    parser.add_argument(
-        "--timeout", type=float, default=60.0, metavar="S", help="seconds to look for the inviter (default: 60)"
-    )
-    add_protection_flags(parser)
+    add_joining_flags(parser, "the inviter", 60)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -43,15 +37,35 @@ def run(options: argparse.Namespace) -> int:
     if not options.yes and not _confirmed(invite, from_stdin):
         raise UsageError("not joined: say yes, or give --yes")
     joined = connect.run(_join(options, text))
-    if options.output in ("json", "jsonl"):
-        print_one(joined, options.output)
-        return 0
+    print_joined(joined, options.output)
+    return 0
+
+
+def add_joining_flags(parser: argparse.ArgumentParser, whom: str, seconds: int) -> None:
+    """The flags of every verb by which a device becomes a member: its name, how long it looks, and its keys."""
+    parser.add_argument(
+        "--name", default="", help="what other people see this device called (default: the host's name)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=float(seconds),
+        metavar="S",
+        help=f"seconds to look for {whom} (default: {seconds})",
+    )
+    add_protection_flags(parser)
+
+
+def print_joined(joined: JoinView, output: str) -> None:
+    """What this device is now, and what comes next."""
+    if output in ("json", "jsonl"):
+        print_one(joined, output)
+        return
     print(
         f"This device ({printable(joined.name)!r}, site {joined.short}) is now a member of mesh {joined.mesh_tag}, "
         f"let in by {printable(joined.inviter_name)!r} (site {joined.inviter[:8]})."
     )
     print("Next: `meshnode up` runs the node.")
-    return 0
 
 
 def check_timeout(options: argparse.Namespace) -> None:

@@ -10,10 +10,9 @@ import argparse
 import sys
 
 from meshnode.cli import connect
-from meshnode.cli.join import check_timeout
+from meshnode.cli.join import add_joining_flags, check_timeout, print_joined
 from meshnode.cli.nearby import spaced
-from meshnode.cli.output import print_one, printable
-from meshnode.cli.passphrase import add_protection_flags
+from meshnode.cli.output import printable
 from meshnode.cli.questions import ask_meanwhile
 from meshnode.node.nearby import Comparison
 from meshnode.node.pairing_views import JoinView
@@ -22,27 +21,13 @@ from meshnode.node.pairing_views import JoinView
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("device", metavar="DEVICE", help="the device that was opened: its name, an id, or host:port")
-    parser.add_argument(
-        "--name", default="", help="what other people see this device called (default: the host's name)"
-    )
-    parser.add_argument(
-        "--timeout", type=float, default=30.0, metavar="S", help="seconds to look for the other device (default: 30)"
-    )
-    add_protection_flags(parser)
+    add_joining_flags(parser, "the other device", 30)
 
 
 def run(options: argparse.Namespace) -> int:
     """Pair with it."""
     check_timeout(options)
-    joined = connect.run(_pair(options))
-    if options.output in ("json", "jsonl"):
-        print_one(joined, options.output)
-        return 0
-    print(
-        f"This device ({printable(joined.name)!r}, site {joined.short}) is now a member of mesh {joined.mesh_tag}, "
-        f"let in by {printable(joined.inviter_name)!r} (site {joined.inviter[:8]})."
-    )
-    print("Next: `meshnode up` runs the node.")
+    print_joined(connect.run(_pair(options)), options.output)
     return 0
 
 
