@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.foreign_bytes import Frame, Site, digest, encode, framed, strictly
+from support.foreign_bytes import Frame, Site, digest, encode, framed
 from support.foreign_wire import Certificate, Wire, bound_site, certificate_for, connection, spki_of
 
 NO_MESH = bytes(16)
@@ -42,18 +42,7 @@ class Nearby:
 
     async def hear(self, t: str, *names: str) -> Frame:
         """The next frame, which has to be this one."""
-        data: list[bytes | None] = [None]
-
-        def there() -> bool:
-            data[0] = self.wire.frame(0)
-            return data[0] is not None
-
-        await self.wire.until(there)
-        assert data[0] is not None
-        frame: Frame = strictly(data[0])
-        assert frame["t"] == t
-        assert frame.keys() == {"t", *names}
-        return frame
+        return await self.wire.heard_as(0, t, *names)
 
     def committed(self, nonce: bytes | None = None) -> bytes:
         """What this side says of a nonce before it tells it."""

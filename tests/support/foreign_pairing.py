@@ -11,7 +11,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from support.foreign_bytes import VOUCH, Frame, Site, derive, digest, encode, framed, keyed, now_ms, strictly
+from support.foreign_bytes import VOUCH, Frame, Site, derive, digest, encode, framed, keyed, now_ms
 from support.foreign_peer import Foreigner
 from support.foreign_wire import Certificate, Wire, bound_site, certificate_for, connection, spki_of
 
@@ -88,16 +88,7 @@ class Pairing:
         self.wire.write(0, framed(encode(frame)))
 
     async def _hear(self) -> Frame:
-        data: list[bytes | None] = [None]
-
-        def there() -> bool:
-            data[0] = self.wire.frame(0)
-            return data[0] is not None
-
-        await self.wire.until(there)
-        assert data[0] is not None
-        frame: Frame = strictly(data[0])
-        return frame
+        return await self.wire.heard(0)
 
 
 @asynccontextmanager
@@ -205,18 +196,7 @@ class Inviter:
         self.wire.write(0, framed(encode(frame)))
 
     async def _hear(self, t: str, *names: str) -> Frame:
-        data: list[bytes | None] = [None]
-
-        def there() -> bool:
-            data[0] = self.wire.frame(0)
-            return data[0] is not None
-
-        await self.wire.until(there)
-        assert data[0] is not None
-        frame: Frame = strictly(data[0])
-        assert frame["t"] == t
-        assert frame.keys() == {"t", *names}
-        return frame
+        return await self.wire.heard_as(0, t, *names)
 
 
 async def pair(peer: Foreigner, port: int, invite: str) -> None:

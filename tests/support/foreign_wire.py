@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
-from support.foreign_bytes import BINDING, Site, digest, now_ms, opened, strictly
+from support.foreign_bytes import BINDING, Frame, Site, digest, now_ms, opened, strictly
 
 PATIENCE_S = 8.0  # seconds until a test that waits has failed
 BINDING_OID = x509.ObjectIdentifier("2.25.288181926021832004010977585273114422337")
@@ -218,6 +218,26 @@ class Wire:
         taken = bytes(data[4 : 4 + length])
         del data[: 4 + length]
         return taken
+
+    async def heard(self, stream: int) -> Frame:
+        """The next frame of a stream, read strictly; waits for it."""
+        data: list[bytes | None] = [None]
+
+        def there() -> bool:
+            data[0] = self.frame(stream)
+            return data[0] is not None
+
+        await self.until(there)
+        assert data[0] is not None
+        frame: Frame = strictly(data[0])
+        return frame
+
+    async def heard_as(self, stream: int, t: str, *names: str) -> Frame:
+        """The next frame of a stream, which has to be this one."""
+        frame = await self.heard(stream)
+        assert frame["t"] == t
+        assert frame.keys() == {"t", *names}
+        return frame
 
 
 _PINGS = itertools.count(1)
