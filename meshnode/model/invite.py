@@ -49,7 +49,7 @@ class Invite:
             }
         )
         checked = body + blake3_256(body)[:_CHECK_BYTES]
-        return PREFIX + base64.b32encode(checked).decode().rstrip("=").lower()
+        return PREFIX + _base32(checked)
 
     @property
     def invite_id(self) -> bytes:
@@ -93,7 +93,14 @@ def _checked(encoded: str) -> bytes:
     body, check = data[:-_CHECK_BYTES], data[-_CHECK_BYTES:]
     if not body or not hmac.compare_digest(check, blake3_256(body)[:_CHECK_BYTES]):
         raise InviteError(_MISTYPED)
+    if _base32(data) != encoded:
+        # The last character carries unused bits, which the decoder passes over: one invite has one text.
+        raise InviteError(_MISTYPED)
     return body
+
+
+def _base32(data: bytes) -> str:
+    return base64.b32encode(data).decode().rstrip("=").lower()
 
 
 def _invite_of(fields: dict[object, object]) -> Invite:
