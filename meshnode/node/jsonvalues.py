@@ -7,6 +7,7 @@ JSON's own. An object of any other shape is no value.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -70,6 +71,13 @@ def checked_value(value: Any) -> Any:
         return value
     kind = "an array" if isinstance(value, list) else "an object"
     raise UsageError(f'{kind} is no column value: write it as text, and bytes as {{"{BYTES_NAME}": "<hex>"}}')
+
+
+def checked_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns with their values, each checked; raises UsageError."""
+    if not isinstance(values, Mapping):
+        raise UsageError(f"columns are given as a mapping of names to values, not as {type(values).__name__}")
+    return {name: checked_value(value) for name, value in values.items()}
 
 
 def _check_text(value: str) -> None:

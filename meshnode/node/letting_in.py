@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
 
-from meshnode.engine.engine import Engine
 from meshnode.errors import UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
-from meshnode.model.membership import Membership
 from meshnode.node import admitting
 from meshnode.node.bell import Bell
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
-from meshnode.node.storage import Storage, wall_ms
-from meshnode.store.database import Tx
-
-T = TypeVar("T")
+from meshnode.node.storage import wall_ms
+from meshnode.node.stored import Stored
 
 LOOK_S = 1.0  # seconds between two looks at an invite that nothing rang for: it may have expired
 _NO_NODE = "no node runs here: start it with `meshnode up`"
 
 
-class LettingIn:
+class LettingIn(Stored):
     """These operations over a node's storage; the running node refines what needs a network."""
 
     # --- invites
@@ -70,20 +64,6 @@ class LettingIn:
         return await self.nearby()
 
     # --- what the node is
-
-    @property
-    def storage(self) -> Storage:
-        """The node's database."""
-        raise NotImplementedError
-
-    async def _write(self, job: Callable[[Engine], T]) -> T:
-        raise NotImplementedError
-
-    def _membership(self, tx: Tx) -> Membership:
-        raise NotImplementedError
-
-    def _ended(self) -> bool:
-        raise NotImplementedError
 
     def _invite_addresses(self) -> list[str]:
         raise NotImplementedError

@@ -14,49 +14,35 @@ import msgspec
 from meshnode.engine import identity, retention
 from meshnode.engine.engine import Engine
 from meshnode.engine.forget import forget, unforget
-from meshnode.engine.membership import load_membership
 from meshnode.engine.policy import PolicyChange, classify, take_policy
 from meshnode.engine.registry import TableSpec
 from meshnode.engine.write import LocalChange
-from meshnode.errors import IdentityError, NotFoundError, UsageError
+from meshnode.errors import UsageError
 from meshnode.model.event import Event
-from meshnode.model.member import Member
-from meshnode.model.membership import Membership
-from meshnode.node import following, keeping, members, reading, syncing
-from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
-from meshnode.node.checking import check_report
+from meshnode.node import keeping, members, reading, syncing
+from meshnode.node.api import LEAVE_S
 from meshnode.node.config import Config, policy_of
 from meshnode.node.databases import database_of
-from meshnode.node.explaining import explanation
 from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
-from meshnode.node.jsonvalues import checked_value
+from meshnode.node.jsonvalues import checked_values
 from meshnode.node.letting_in import LettingIn
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.moved import refuse_moved, take_back
-from meshnode.node.overview import status_of
-from meshnode.node.peering import Heard, Mesh, peer_views, read_mesh, wait_result
-from meshnode.node.storage import Storage, wall_ms
+from meshnode.node.peering import wait_result
+from meshnode.node.storage import Storage
+from meshnode.node.telling import Telling
 from meshnode.node.transaction import Transaction
 from meshnode.node.views import (
-    ChangeView,
-    CheckReport,
     ForgetReport,
-    FrontierView,
     HistoryRequest,
     IdentityView,
     ImportReport,
-    PeerView,
     PolicyView,
     Receipt,
     RetentionReport,
     RowChange,
-    RowExplanation,
-    RowView,
-    Status,
     SyncRequest,
-    SyncStateView,
-    TableDigest,
     TableView,
     Values,
     WaitResult,
@@ -64,107 +50,14 @@ from meshnode.node.views import (
     parse_table,
     table_text,
 )
-from meshnode.store import meta
-from meshnode.store.database import Tx
 
 T = TypeVar("T")
 
-CHANGE_PAGE = 256  # changes, or rows, read at a time for one subscriber
-POLL_S = 0.2  # between two looks at a database that another process writes
 
-
-class LocalNode(LettingIn):
+class LocalNode(LettingIn, Telling):
     """Implements `node.api.Operations` over the store alone."""
 
-    def __init__(self, home: Home, storage: Storage | None) -> None:
-        self.home = home
-        self._storage = storage
-
-    @property
-    def storage(self) -> Storage:
-        """The node's database; UsageError before the node was entered."""
-        if self._storage is None:
-            raise UsageError("enter the node first: `async with Node(...) as node:`")
-        return self._storage
-
-    # --- reading
-
-    async def status(self) -> Status:
-        """How the node is; `running` is false here."""
-        heard = self._heard()  # of the event loop: what is read runs on another thread
-        return await self.storage.read(lambda tx: self._status(tx, heard))
-
-    async def peers(self) -> list[PeerView]:
-        """The other members."""
-        heard = self._heard()
-        return await self.storage.read(lambda tx: peer_views(self._mesh(tx, heard)))
-
-    async def tables(self) -> list[TableView]:
-        """The registered tables, by name."""
-        return await self.storage.read(reading.table_views)
-
-    async def get(self, table: str, key: Values) -> RowView | None:
-        """One live row."""
-        schema, name = parse_table(table)
-        return await self.storage.read(lambda tx: reading.one_row(tx, schema, name, _checked(key)))
-
-    async def explain(self, table: str, key: Values) -> RowExplanation | None:
-        """Why one row is as it is."""
-        schema, name = parse_table(table)
-        return await self.storage.read(lambda tx: explanation(tx, schema, name, _checked(key)))
-
-    async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:
-        """Live rows in key-bytes order."""
-        schema, name = parse_table(table)
-        beyond = None if after is None else _checked(after)
-        return await self.storage.read(lambda tx: reading.row_page(tx, schema, name, limit, beyond))
-
-    async def digest(self, table: str | None = None) -> list[TableDigest]:
-        """The digest of one table, or of every one."""
-
-        def read(tx: Tx) -> list[TableDigest]:
-            names = reading.table_names(tx) if table is None else [parse_table(table)]
-            return [reading.table_digest(tx, schema, name) for schema, name in names]
-
-        return await self.storage.read(read)
-
-    async def check(self) -> CheckReport:
-        """Everything recomputed from the log, on a connection of its own: other reads go on meanwhile."""
-        return await self.storage.read_apart(
-            lambda tx: check_report(tx, self.storage.file.sqlite, self._membership(tx))
-        )
-
-    async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
-        """Changes beyond `since` as they happen; a subscriber that was away too long gets every row first."""
-        if self._ended():
-            return
-        named = None if table is None else table_text(*parse_table(table))
-        if named is not None and named not in {view.table for view in await self.tables()}:
-            raise NotFoundError(f"table {named!r} is not registered: add it first")
-        place = await self.storage.read(lambda tx: following.begin(tx, since))
-        while not self._ended():
-            rung, before = self.storage.changed.listen(), place
-            page, place = await self.storage.read(
-                lambda tx, at=place: following.read_on(tx, at, named, CHANGE_PAGE)  # type: ignore[misc]
-            )
-            for change in page:
-                yield change
-            if place == before:
-                await self.storage.changed.wait(rung, self._poll_s())
-
-    async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:
-        """Both streams to each other member, or to one."""
-        heard = self._heard()  # of the event loop
-        return await self.storage.read(lambda tx: syncing.sync_states(tx, self._others(tx, peer), heard, wall_ms()))
-
-    async def frontier(self, peer: str | None = None) -> list[FrontierView]:
-        """The causal frontier, or one member's slot."""
-
-        def read(tx: Tx) -> list[FrontierView]:
-            own, wanted = meta.read_bytes(tx, meta.SITE), None if peer is None else self._others(tx, peer)
-            return syncing.frontier_views(tx, self._membership(tx), own, wanted)
-
-        return await self.storage.read(read)
+    # --- asking
 
     async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
         """Ask, durably, and start a cycle where a node runs."""
@@ -233,7 +126,7 @@ class LocalNode(LettingIn):
     async def remove(self, table: str, key: Values) -> Receipt:
         """Delete one row."""
         schema, name = parse_table(table)
-        deletion = LocalChange(schema, name, _checked(key), None)
+        deletion = LocalChange(schema, name, checked_values(key), None)
         return _receipt(table, await self._write(lambda engine: engine.write([deletion])))
 
     async def import_rows(self, table: str, rows: Sequence[RowChange]) -> ImportReport:
@@ -272,7 +165,7 @@ class LocalNode(LettingIn):
     async def forget(self, table: str, key: Values, *, undo: bool = False) -> ForgetReport:
         """Forget one row on this device, or take it again."""
         schema, name = parse_table(table)
-        checked, text = _checked(key), table_text(schema, name)
+        checked, text = checked_values(key), table_text(schema, name)
         if not undo:
             events = await self._write(lambda engine: forget(engine.context, schema, name, checked))
             return ForgetReport(table=text, events=events)
@@ -342,18 +235,6 @@ class LocalNode(LettingIn):
 
     # --- for the running node to refine
 
-    def _membership(self, tx: Tx) -> Membership:
-        return load_membership(tx, meta.read_bytes(tx, meta.FOUNDER))
-
-    def _heard(self) -> Mapping[bytes, Heard]:
-        return {}
-
-    def _poll_s(self) -> float | None:
-        return POLL_S
-
-    def _ended(self) -> bool:
-        return False
-
     def _invite_addresses(self) -> list[str]:
         return addresses_of(self.home.config.listen, self.home.port)
 
@@ -389,34 +270,14 @@ class LocalNode(LettingIn):
     async def _ask(self) -> None:
         """New requests are stored: a running node sends them now, any other at its next links."""
 
-    async def _write(self, job: Callable[[Engine], T]) -> T:
-        return await self.storage.write(job)
-
     # --- the rest
 
     async def _author(self, table: str, rows: Sequence[RowChange]) -> Receipt:
         schema, name = parse_table(table)
-        changes = [LocalChange(schema, name, _checked(row.key), _checked(row.columns)) for row in rows]
+        changes = [LocalChange(schema, name, checked_values(row.key), checked_values(row.columns)) for row in rows]
         if not changes:
             raise UsageError("there is nothing to write")
         return _receipt(table, await self._write(lambda engine: engine.write(changes)))
-
-    def _mesh(self, tx: Tx, heard: Mapping[bytes, Heard]) -> Mesh:
-        return read_mesh(tx, self._membership(tx), meta.read_bytes(tx, meta.SITE), heard, wall_ms())
-
-    def _incarnation(self) -> bytes | None:
-        try:
-            return self.home.incarnation()
-        except IdentityError:
-            return None  # `up` says what is wrong with the file
-
-    def _others(self, tx: Tx, named: str | None) -> list[Member]:
-        return syncing.others_named(tx, self._membership(tx), meta.read_bytes(tx, meta.SITE), named)
-
-    def _status(self, tx: Tx, heard: Mapping[bytes, Heard]) -> Status:
-        return status_of(
-            self._mesh(tx, heard), self.home, self._incarnation(), encrypted=self.storage.file.key is not None
-        )
 
 
 @asynccontextmanager
@@ -446,12 +307,6 @@ def addresses_of(listen: str, port: int) -> list[str]:
     if not ip_address(listen).is_unspecified:
         return [Address(listen, port).text()]
     return [each.text() for each in invite_addresses(local_interfaces(), port)]
-
-
-def _checked(values: Values) -> Values:
-    if not isinstance(values, Mapping):
-        raise UsageError(f"columns are given as a mapping of names to values, not as {type(values).__name__}")
-    return {name: checked_value(value) for name, value in values.items()}
 
 
 def _receipt(table: str, events: Sequence[Event]) -> Receipt:

@@ -16,7 +16,7 @@ from support.nodes import PATIENCE_S, TABLE, Process, add_notes, free_port, loop
 
 from meshnode import Node, RowChange, join
 from meshnode.errors import MeshError
-from meshnode.node.local import ROWS_PER_PAGE
+from meshnode.node.api import ROWS_PER_PAGE
 
 NODES = 5
 SECONDS = 7.0 * int(os.environ.get("MESHNODE_CASES", "1"))

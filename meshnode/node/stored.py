@@ -1,0 +1,62 @@
+"""What everything that a node is asked has in common: its home, its storage, and what a running node refines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from meshnode.engine.engine import Engine
+from meshnode.engine.membership import load_membership
+from meshnode.errors import UsageError
+from meshnode.model.member import Member
+from meshnode.model.membership import Membership
+from meshnode.node import syncing
+from meshnode.node.home import Home
+from meshnode.node.peering import Heard, Mesh, read_mesh
+from meshnode.node.storage import Storage, wall_ms
+from meshnode.store import meta
+from meshnode.store.database import Tx
+
+T = TypeVar("T")
+
+POLL_S = 0.2  # between two looks at a database that another process writes
+
+
+class Stored:
+    """A home and the store in it. Operations over it are grouped by subject in classes of their own."""
+
+    def __init__(self, home: Home, storage: Storage | None) -> None:
+        self.home = home
+        self._storage = storage
+
+    @property
+    def storage(self) -> Storage:
+        """The node's database; UsageError before the node was entered."""
+        if self._storage is None:
+            raise UsageError("enter the node first: `async with Node(...) as node:`")
+        return self._storage
+
+    # --- for the running node to refine
+
+    async def _write(self, job: Callable[[Engine], T]) -> T:
+        return await self.storage.write(job)
+
+    def _membership(self, tx: Tx) -> Membership:
+        return load_membership(tx, meta.read_bytes(tx, meta.FOUNDER))
+
+    def _heard(self) -> Mapping[bytes, Heard]:
+        return {}
+
+    def _poll_s(self) -> float | None:
+        return POLL_S
+
+    def _ended(self) -> bool:
+        return False
+
+    # --- the rest
+
+    def _mesh(self, tx: Tx, heard: Mapping[bytes, Heard]) -> Mesh:
+        return read_mesh(tx, self._membership(tx), meta.read_bytes(tx, meta.SITE), heard, wall_ms())
+
+    def _others(self, tx: Tx, named: str | None) -> list[Member]:
+        return syncing.others_named(tx, self._membership(tx), meta.read_bytes(tx, meta.SITE), named)
