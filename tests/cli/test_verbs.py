@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from support.command import Result, meshnode, start
+from support.command import Result, meshnode, meshnode_afresh, start
 from support.memory_node import PEER, SITE, MemoryNode
 
 from meshnode.cli import main
@@ -350,13 +350,13 @@ async def test_a_writing_verb_finds_the_node_that_starts_while_it_waits(home: Ho
 
 
 async def test_version_and_help(home: Home) -> None:
-    assert (await meshnode("--version", home=home.path)).out.startswith("meshnode 0.")
+    assert (await meshnode_afresh("--version", home=home.path)).out.startswith("meshnode 0.")
     shown = await meshnode("--help", home=home.path)
     assert shown.code == 0
     for verb in ("init", "up", "invite", "join", "table", "put", "get", "rm", "rows", "import", "watch", "peers"):
         assert f"  {verb}" in shown.out
     verbs = [line.split()[0] for line in shown.out.split("verbs:\n")[1].split("\n\n")[0].splitlines()]
-    helps = await asyncio.gather(*(meshnode(verb, "--help", home=home.path) for verb in verbs))
+    helps = await asyncio.gather(*(meshnode_afresh(verb, "--help", home=home.path) for verb in verbs))
     assert all(result.code == 0 and "usage: meshnode" in result.out for result in helps)
 
 
