@@ -227,6 +227,7 @@ async def test_vouch_role_retire_leave(home: Home, node: MemoryNode, tmp_path: P
     complains(await meshnode("role", PEER.short, "owner", home=home.path), 2, "invalid choice")
     for named in ("bench", SITE, SITE[:8].upper()):  # the only one that may say so
         complains(await meshnode("role", named, "reader", home=home.path), 2, "--yes")
+    complains(await meshnode("role", "BENCH", "reader", home=home.path), 1, "meshnode members")  # a name is exact
     assert (await meshnode("role", "bench", "member", "--yes", home=home.path)).code == 0
     complains(await meshnode("role", PEER.short, "reader", "--recovery", "nothing", home=home.path), 1, "is missing")
     retired = await meshnode("retire", PEER.short, "--at", "2026-11-30", "--yes", "--output", "json", home=home.path)
