@@ -8,9 +8,14 @@ import os
 import secrets
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from meshnode.codec import pkcs8
+from meshnode.node import dialing
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -32,3 +37,19 @@ def pytest_configure() -> None:
 def pytest_report_header() -> str:
     """Printed first."""
     return f"fresh seeds of the simulator: from {os.environ[FIRST_SEED]} on"
+
+
+@pytest.fixture
+def cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is under a passphrase costs a thousandth of a second to open, here and in the commands that are forked."""
+    from support.fork_server import SCRYPT_COST
+
+    cost = 1 << 4
+    monkeypatch.setattr(pkcs8, "_COST", cost)
+    monkeypatch.setenv(SCRYPT_COST, str(cost))
+
+
+@pytest.fixture
+def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was refused for a reason that lasts dials again after a second, not after half a minute."""
+    monkeypatch.setattr(dialing, "DialPolicy", partial(dialing.DialPolicy, lasting_s=1.0))

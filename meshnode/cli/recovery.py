@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TypedDict
 
 from meshnode.cli.passphrase import asked, read_descriptor
-from meshnode.errors import IdentityError
 from meshnode.node.keyfile import is_protected, kept_as
+from meshnode.node.passphrase import unasked
+
+_FLAG = "--recovery-passphrase-fd"
 
 
 class Recovery(TypedDict):
@@ -24,7 +26,7 @@ def add_recovery(parser: argparse.ArgumentParser) -> None:
         "--recovery", metavar="FILE", help="sign with the recovery key instead: its file, or one with its words"
     )
     parser.add_argument(
-        "--recovery-passphrase-fd",
+        _FLAG,
         type=int,
         metavar="N",
         help="open descriptor on which the passphrase of that file is read (default: ask at the terminal)",
@@ -43,13 +45,10 @@ def _passphrase(path: Path, descriptor: int | None) -> str | None:
     if not is_protected(path):
         return None
     if descriptor is not None:
-        return read_descriptor(descriptor, "--recovery-passphrase-fd")
+        return read_descriptor(descriptor, _FLAG)
     if kept_as(path) is not None:
         return None  # the keyring has it
     answer = asked(f"Passphrase of {path}: ")
     if answer is None:
-        raise IdentityError(
-            f"{path} is under a passphrase: run this at a terminal, or let `--recovery-passphrase-fd N` name an open "
-            "descriptor that it can be read from"
-        )
+        raise unasked(path, "", _FLAG)
     return answer

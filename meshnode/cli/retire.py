@@ -16,9 +16,8 @@ from meshnode.cli.evict import time_ms
 from meshnode.cli.output import print_one, printable
 from meshnode.cli.questions import LAST, add_yes, require_yes
 from meshnode.cli.recovery import add_recovery, recovery_of
-from meshnode.model.site import parse_site
 from meshnode.node.memberviews import MemberView, RecordView, only_authority
-from meshnode.node.naming import Known, site_called
+from meshnode.node.naming import view_called
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -64,9 +63,7 @@ def run(options: argparse.Namespace) -> int:
 async def _member(options: argparse.Namespace) -> tuple[MemberView, str]:
     async with connect.reading(options) as operations:
         views = await operations.members()
-    known = [Known(parse_site(each.site), each.name, current=not each.retired) for each in views]
-    wanted = site_called(options.site, known)
-    member = next(each for each in views if parse_site(each.site) == wanted)
+    member = view_called(options.site, views)
     return member, f" {LAST}" if only_authority(views) == member else ""
 
 

@@ -13,6 +13,7 @@ from meshnode.cli.output import print_one, printable
 from meshnode.cli.questions import LAST, add_yes, require_yes
 from meshnode.cli.recovery import add_recovery, recovery_of
 from meshnode.node.memberviews import RecordView, only_authority
+from meshnode.node.naming import view_called
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +42,8 @@ _ARTICLE = {"authority": "an authority", "member": "a member", "reader": "a read
 async def _is_last(options: argparse.Namespace) -> bool:
     """Whether the mesh would be without an authority."""
     async with connect.reading(options) as operations:
-        only = only_authority(await operations.members())
-    return only is not None and options.site.lower() in (only.site, only.short, only.name.lower())
+        views = await operations.members()
+    return view_called(options.site, views) == only_authority(views)
 
 
 async def _role(options: argparse.Namespace) -> RecordView:

@@ -80,9 +80,10 @@ def ended_with(context: Context, tx: Tx, data: bytes) -> list[Member]:
 
 def refuse_leaving(context: Context) -> None:
     """Raise MembershipError where this device may not retire itself: it is retired, or a senior has to do it."""
-    site = own_key(context).site
-    issued = next_issued(context, site, site)
-    _refuse(context, site, Retirement(site, issued, (), issued))
+    with context.transaction():
+        site = own_key(context).site
+        issued = next_issued(context, site, site)
+        _refuse(context, site, Retirement(site, issued, (), issued))
 
 
 def honoured(context: Context, tx: Tx, site: bytes, cutoff: Hlc) -> list[bytes]:

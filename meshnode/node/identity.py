@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from meshnode.engine.engine import Engine
 from meshnode.engine.identity import become
@@ -18,12 +19,14 @@ from meshnode.model.site import short_text, site_text
 from meshnode.node.databases import database_of
 from meshnode.node.founding import SEED_BYTES, check_name
 from meshnode.node.home import INCARNATION_BYTES, Home
-from meshnode.node.joining import Tell, pair
 from meshnode.node.moved import take_back
 from meshnode.node.pairing import Joined
 from meshnode.node.storage import environment, wall_ms
 from meshnode.node.views import IdentityView
 from meshnode.store import meta, peers
+
+if TYPE_CHECKING:
+    from meshnode.node.joining import Tell
 
 
 async def renew(
@@ -33,6 +36,8 @@ async def renew(
 
     Raises InviteError, PairingError as joining does, UsageError where the invite is of another mesh.
     """
+    from meshnode.node.joining import pair  # QUIC, of no use to the verbs that only open the store
+
     asked, called = parse_invite_untrusted(invite), name or home.config.name
     check_name(called)
     if asked.expired(wall_ms()):

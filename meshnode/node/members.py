@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from meshnode.codec.ed25519 import PUBLIC_KEY_BYTES
-from meshnode.engine import authority
 from meshnode.engine.authority import issue_retirement, issue_role, issue_vouch, own_key
 from meshnode.engine.context import Context
 from meshnode.engine.engine import Engine
@@ -153,12 +152,6 @@ def retire(
             context, tx, _member(context, tx, subject), cutoff=cutoff, signer=recovery, alone=alone
         ),
     )
-
-
-def refuse_leaving(engine: Engine) -> None:
-    """MembershipError where this device may not retire itself."""
-    with engine.context.transaction():
-        authority.refuse_leaving(engine.context)
 
 
 def leave(engine: Engine) -> LeaveView:

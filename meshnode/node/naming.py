@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.model.member import Member
-from meshnode.model.site import short_text, site_text
+from meshnode.model.site import parse_site, short_text, site_text
+from meshnode.node.memberviews import MemberView
 from meshnode.store import peers
 from meshnode.store.database import Tx
 
@@ -33,6 +34,12 @@ def site_called(named: str, known: Iterable[Known], whose: str = "member") -> by
         ids = ", ".join(site_text(each.site) for each in found)
         raise UsageError(f"several members are called {named!r}: name one by its site id, {ids}")
     return found[0].site
+
+
+def view_called(named: str, views: Sequence[MemberView]) -> MemberView:
+    """The same among members as people are shown them."""
+    sites = {parse_site(each.site): each for each in views}
+    return sites[site_called(named, [Known(site, each.name, not each.retired) for site, each in sites.items()])]
 
 
 def known_of(tx: Tx, members: Iterable[Member]) -> list[Known]:

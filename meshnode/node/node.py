@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from meshnode.engine.authority import refuse_leaving
 from meshnode.engine.engine import Engine
 from meshnode.engine.identity import may_publish
 from meshnode.engine.policy import PolicyChange
@@ -247,7 +248,7 @@ class Node(LocalNode):
         """Retire this device once the linked members have what it wrote, and wait until they have turned it away."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s
-        await self.storage.write(members.refuse_leaving)
+        await self.storage.write(lambda engine: refuse_leaving(engine.context))
         if self._linked():
             await self.wait(timeout_s=timeout_s, live_only=True)
         left = await self._sign(members.leave)

@@ -67,10 +67,7 @@ class Passphrase:
             return self._opened(path, found, kept)
         answer = self._ask(f"Passphrase of {path}: ")
         if answer is None:
-            raise IdentityError(
-                f"{path} is under a passphrase{trouble}: run this at a terminal, or let `--passphrase-fd N` name an "
-                "open descriptor that it can be read from (in Python, `Home(folder, passphrase=…)`)"
-            )
+            raise unasked(path, trouble, "--passphrase-fd", " (in Python, `Home(folder, passphrase=…)`)")
         passphrase = checked(answer)
         return self._opened(path, unseal(passphrase), passphrase)
 
@@ -79,6 +76,14 @@ class Passphrase:
             raise IdentityError(f"{path} is under another passphrase: nothing was opened, try again")
         self._known = passphrase
         return found
+
+
+def unasked(path: Path, trouble: str, flag: str, otherwise: str = "") -> IdentityError:
+    """What to tell where nobody is there to be asked for the passphrase of a file."""
+    return IdentityError(
+        f"{path} is under a passphrase{trouble}: run this at a terminal, or let `{flag} N` name an open descriptor "
+        f"that it can be read from{otherwise}"
+    )
 
 
 def checked(text: str) -> bytes:

@@ -21,7 +21,10 @@ async def measure(folder: Path, rows: int, *, live: bool) -> CatchUp:
     """One run, in fresh homes."""
     ports = free_port(), free_port()
     homes = await pair_of_homes(folder, ports)
-    async with Process.on_loopback(homes[0], ports[0]) as a, Process.on_loopback(homes[1], ports[1], ports[0]) as b:
+    async with (
+        Process.on_loopback(homes[0], ports[0], afresh=True) as a,
+        Process.on_loopback(homes[1], ports[1], ports[0], afresh=True) as b,
+    ):
         result = await catch_up(a, b, rows, live=live)
         assert (await a.client.wait(timeout_s=PATIENCE_S)).complete
         assert await a.client.digest() == await b.client.digest()

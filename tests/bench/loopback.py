@@ -97,7 +97,10 @@ async def measure(folder: Path, rows: int, writes: int) -> dict[str, dict[str, f
     """All three."""
     ports = free_port(), free_port()
     homes = await pair_of_homes(folder, ports)
-    async with Process.on_loopback(homes[0], ports[0]) as a, Process.on_loopback(homes[1], ports[1], ports[0]) as b:
+    async with (
+        Process.on_loopback(homes[0], ports[0], afresh=True) as a,
+        Process.on_loopback(homes[1], ports[1], ports[0], afresh=True) as b,
+    ):
         result = {"bulk": await _bulk(a, b, rows), "catch_up": await _catch_up(a, b, rows)}
         result["live"] = await _live(a, b, writes)
         assert (await a.client.wait(timeout_s=60)).complete

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,6 +24,11 @@ def test_openssl_opens_what_is_written() -> None:
     assert key.private_bytes_raw() == SEED
     with pytest.raises(ValueError, match=r".*"):
         serialization.load_pem_private_key(SEALED, b"shut")
+
+
+def test_a_guess_costs_16_mib_eight_times_over() -> None:
+    der = base64.b64decode(b"".join(SEALED.splitlines()[1:-1]))
+    assert bytes.fromhex("02024000 020108 020108") in der  # scrypt's N, r and p
 
 
 def test_only_the_passphrase_opens_it() -> None:

@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from support.command import Result, meshnode
 from support.memory_node import MemoryNode
 
-from meshnode.control.server import ControlServer
-from meshnode.node.config import Config
 from meshnode.node.home import Home
 from meshnode.node.pairing_views import CandidateView, InvitedView
 
 LAP = CandidateView(site="cd" * 16, short="cd" * 4, name="lap\x1b[0m")
 SHOWN = "'lap\\x1b[0m' (site cdcdcdcd)"
 ASKS = InvitedView(state="asks", who=LAP)
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    home = Home(tmp_path / "n", Config())
-    home.prepare()
-    home.write_incarnation(bytes(16))
-    return home
-
-
-@pytest.fixture
-async def node(home: Home) -> AsyncIterator[MemoryNode]:
-    node = MemoryNode()
-    async with ControlServer(node, home):
-        yield node
 
 
 def complains(result: Result, code: int, says: str) -> None:

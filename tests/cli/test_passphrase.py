@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from support.command import Result, meshnode, start
+from support.command import Result, meshnode, meshnode_afresh, run_code, start
 from support.nodes import Process, free_port, loopback
 from support.rings import ring
-from support.terminal import at_terminal
 
 from meshnode import Home, Node
 from meshnode.errors import ConfigError, IdentityError, UsageError
@@ -24,10 +21,11 @@ from meshnode.node.home import Home as NodeHome
 from meshnode.node.keyfile import is_protected, kept_as
 from meshnode.node.private import write_private
 from meshnode.node.protecting import protect
-from meshnode.node.words import seed_of_words, words_of
+from meshnode.node.words import words_of
 
 SAID, OTHER = "correct horse battery", "\N{LATIN SMALL LETTER U WITH DIAERESIS}ber alles"
 FD = ("--passphrase-fd", "0")
+pytestmark = pytest.mark.usefixtures("cheap_passphrases")
 
 
 async def said(*arguments: str, home: Path, line: str = SAID, env: Mapping[str, str] | None = None) -> Result:
@@ -177,25 +175,6 @@ async def test_a_passphrase_that_cannot_be_had_leaves_no_home(
     assert (await meshnode("init", home=tmp_path / "n")).code == 0
 
 
-def test_at_a_terminal_it_is_asked_for_and_not_shown(tmp_path: Path) -> None:
-    home, word = tmp_path / "n", SAID.encode() + b"\n"
-    twice = [("New passphrase:", word), ("The same again:", word)]
-    code, shown = at_terminal("init", "--passphrase", home=home, typed=twice)
-    assert (code, SAID in shown) == (0, False), shown
-    words = shown.split("with them as well.")[1].split("Next:")[0]
-    assert seed_of_words(words) == NodeHome(home, passphrase=SAID).recovery_key().seed
-    question = f"Passphrase of {home}/site.key:"
-    code, shown = at_terminal("invite", "--no-qr", home=home, typed=[(question, word)])
-    assert (code, SAID in shown, "meshnode-invite:" in shown) == (0, False, True), shown
-    code, shown = at_terminal("invite", home=home, typed=[(question, b"wrong\n")])
-    assert (code, "under another passphrase" in shown) == (1, True), shown
-    code, shown = at_terminal("up", home=home, typed=[(question, b"\x03")])
-    assert (code, "Traceback" in shown) == (130, False), shown
-    unlike = [("New passphrase:", word), ("The same again:", b"typo\n")]
-    code, shown = at_terminal("init", "--passphrase", home=tmp_path / "m", typed=unlike)
-    assert (code, "not the same" in shown) == (2, True), shown
-
-
 async def test_the_keyring_keeps_it_and_nobody_is_asked(tmp_path: Path) -> None:
     home, file = tmp_path / "n", tmp_path / "ring"
     env = ring("FileRing", file)
@@ -241,7 +220,8 @@ async def test_the_missing_extra_is_named(tmp_path: Path) -> None:
     (tmp_path / "without" / "keyring").mkdir(parents=True)
     (tmp_path / "without" / "keyring" / "__init__.py").write_text("raise ImportError('not installed')")
     path = os.pathsep.join(filter(None, [str(tmp_path / "without"), os.environ.get("PYTHONPATH")]))
-    result = await said("identity", "protect", "--keyring", home=tmp_path / "n", env={"PYTHONPATH": path})
+    protect_it = ("identity", "protect", "--keyring", *FD)
+    result = await meshnode_afresh(*protect_it, home=tmp_path / "n", stdin=SAID.encode(), env={"PYTHONPATH": path})
     assert (result.code, "meshnode[keyring]" in result.err) == (2, True), result
 
 
@@ -313,8 +293,7 @@ async def test_a_key_that_was_being_written_is_not_left_behind(tmp_path: Path, w
     home = NodeHome(tmp_path / "n", passphrase=SAID)
     async with Node(home, config=loopback()):
         pass
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(home.path), *what)
-    assert await process.wait() == 9
+    assert (await run_code(DIES, str(home.path), *what)).code == 9
     assert list(home.path.glob(".*")), "it died in time"
     if then == "up":
         async with Node(home, config=loopback()):

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from support.command import TIMEOUT_S, meshnode, start
+from support.forks import Running
 
 ADD_NOTES = ("table", "add", "notes", "--key", "id:TEXT", "--column", "title:TEXT")
 
 
-async def up(home: Path, *arguments: str) -> asyncio.subprocess.Process:
+async def up(home: Path, *arguments: str) -> Running:
     """A node that is up and answers."""
     process = await start("up", "--no-discovery", "--listen", "127.0.0.1", *arguments, home=home)
     assert process.stderr is not None
@@ -23,7 +24,7 @@ async def up(home: Path, *arguments: str) -> asyncio.subprocess.Process:
     return process
 
 
-async def ended(process: asyncio.subprocess.Process, number: signal.Signals) -> int | None:
+async def ended(process: Running, number: signal.Signals) -> int | None:
     """Its exit code after a signal."""
     process.send_signal(number)
     async with asyncio.timeout(TIMEOUT_S):

@@ -5,36 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from support.command import Result, meshnode, start
+from support.command import Result, meshnode, meshnode_afresh, start
 from support.memory_node import PEER, SITE, MemoryNode
 
 from meshnode.cli import main
 from meshnode.control.server import ControlServer
 from meshnode.errors import MembershipError
-from meshnode.node.config import Config
 from meshnode.node.home import Home
 from meshnode.node.keyfile import write_key
 from meshnode.node.lock import try_lock
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    home = Home(tmp_path / "n", Config())
-    home.prepare()
-    home.write_incarnation(bytes(16))
-    return home
-
-
-@pytest.fixture
-async def node(home: Home) -> AsyncIterator[MemoryNode]:
-    node = MemoryNode()
-    await node.add_table("notes", {"id": "TEXT"}, {"title": "TEXT", "done": "INTEGER", "raw": "BLOB"})
-    async with ControlServer(node, home):
-        yield node
 
 
 def complains(result: Result, code: int, says: str) -> None:
@@ -239,14 +221,15 @@ async def test_vouch_role_retire_leave(home: Home, node: MemoryNode, tmp_path: P
     assert "is a member" in (await meshnode("vouch", "nas", home=home.path)).out
     write_key(tmp_path / "k", bytes(32), None)
     key = f"{'../' * len(Path.cwd().parts[1:])}{tmp_path / 'k'}".replace("//", "/")
-    given = await meshnode("role", "nas", "reader", "--recovery", key, "--output", "json", home=home.path)
+    given = await meshnode("role", PEER.short, "reader", "--recovery", key, "--output", "json", home=home.path)
     assert (given.json["role"], given.json["by"]) == ("reader", str(Path.cwd() / key)), "a node may run elsewhere"
-    assert "a reader from now on" in (await meshnode("role", "nas", "reader", home=home.path)).out
-    complains(await meshnode("role", "nas", "owner", home=home.path), 2, "invalid choice")
+    assert "a reader from now on" in (await meshnode("role", PEER.short, "reader", home=home.path)).out
+    complains(await meshnode("role", PEER.short, "owner", home=home.path), 2, "invalid choice")
     for named in ("bench", SITE, SITE[:8].upper()):  # the only one that may say so
         complains(await meshnode("role", named, "reader", home=home.path), 2, "--yes")
+    complains(await meshnode("role", "BENCH", "reader", home=home.path), 1, "meshnode members")  # a name is exact
     assert (await meshnode("role", "bench", "member", "--yes", home=home.path)).code == 0
-    complains(await meshnode("role", "nas", "reader", "--recovery", "nothing", home=home.path), 1, "is missing")
+    complains(await meshnode("role", PEER.short, "reader", "--recovery", "nothing", home=home.path), 1, "is missing")
     retired = await meshnode("retire", PEER.short, "--at", "2026-11-30", "--yes", "--output", "json", home=home.path)
     assert (retired.json["name"], retired.json["cutoff"]) == (PEER.site, [1_795_996_800_000, 0])
     said = await meshnode("retire", PEER.site, "--yes", home=home.path)
@@ -350,13 +333,13 @@ async def test_a_writing_verb_finds_the_node_that_starts_while_it_waits(home: Ho
 
 
 async def test_version_and_help(home: Home) -> None:
-    assert (await meshnode("--version", home=home.path)).out.startswith("meshnode 0.")
+    assert (await meshnode_afresh("--version", home=home.path)).out.startswith("meshnode 0.")
     shown = await meshnode("--help", home=home.path)
     assert shown.code == 0
     for verb in ("init", "up", "invite", "join", "table", "put", "get", "rm", "rows", "import", "watch", "peers"):
         assert f"  {verb}" in shown.out
     verbs = [line.split()[0] for line in shown.out.split("verbs:\n")[1].split("\n\n")[0].splitlines()]
-    helps = await asyncio.gather(*(meshnode(verb, "--help", home=home.path) for verb in verbs))
+    helps = await asyncio.gather(*(meshnode_afresh(verb, "--help", home=home.path) for verb in verbs))
     assert all(result.code == 0 and "usage: meshnode" in result.out for result in helps)
 
 

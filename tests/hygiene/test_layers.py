@@ -19,8 +19,15 @@ def test_imports_go_down_only() -> None:
     assert found.returncode == 0, found.stdout
 
 
+def imported_with(module: str) -> set[str]:
+    code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    return set(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+
+
 @pytest.mark.parametrize("module", ["meshnode", "meshnode.cli.main", "meshnode.cli.connect", "meshnode.cli.put"])
 def test_the_start_of_a_verb_imports_nothing_heavy(module: str) -> None:
-    code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    assert not set(HEAVY) & set(found)
+    assert not set(HEAVY) & imported_with(module)
+
+
+def test_a_verb_that_opens_the_store_itself_imports_no_network() -> None:
+    assert not {"aioquic", "cryptography", "rich", "starlette", "zeroconf"} & imported_with("meshnode.node.local")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.command import Result, meshnode, start
+from support.command import Result, meshnode_afresh, start_afresh
 
 from meshnode.cli.main import _VERBS
 
@@ -43,13 +43,13 @@ async def run_block(block: str, home: Path, running: list[asyncio.subprocess.Pro
         assert words[0] == "meshnode"
         arguments = [said.get(word, word) for word in words[1:]]
         if arguments[-1] == "&":
-            process = await start(*arguments[:-1], home=home)
+            process = await start_afresh(*arguments[:-1], home=home)
             running.append(process)
             assert process.stderr is not None
             while b"is up on" not in (line := await process.stderr.readline()):
                 assert line, "the node ended while it was starting"
             continue
-        result = await meshnode(*arguments, home=home)
+        result = await meshnode_afresh(*arguments, home=home)
         assert result.code == 0, (words, result)
         assert shown in ("", result.out)
     return result.out
@@ -79,18 +79,18 @@ async def test_pairing_nearby_looks_as_shown(tmp_path: Path) -> None:
     (block,) = [each for each in blocks("text") if "nearby --open" in each]
     opening, opened, pairing, looking, question = [line.partition("#")[0].strip() for line in block.splitlines()]
     desk = ["--name", "desk", "--listen", "127.0.0.1", "--no-discovery"]
-    node = await start("up", *desk, home=tmp_path / "a")
+    node = await start_afresh("up", *desk, home=tmp_path / "a")
     programs = [node]
     try:
         assert node.stderr is not None
         await node.stderr.readuntil(b"is up on")
-        programs.append(host := await start(*shlex.split(opening)[2:], home=tmp_path / "a"))
+        programs.append(host := await start_afresh(*shlex.split(opening)[2:], home=tmp_path / "a"))
         assert host.stdout is not None
         assert _masked((await host.stdout.readline()).decode()) == _masked(opened)
         await host.stdout.readline()
         address = (await host.stdout.readline()).decode().split("`")[3].split()[-1]
         assert shlex.split(pairing)[2:] == ["pair", "desk"]
-        programs.append(guest := await start("pair", address, home=tmp_path / "b"))
+        programs.append(guest := await start_afresh("pair", address, home=tmp_path / "b"))
         assert guest.stderr is not None
         assert (await guest.stderr.readline()).decode().strip() == looking.replace("desk", address)
         assert _masked((await guest.stderr.readuntil(b"[y/N]")).decode()) == _masked(question)
@@ -105,7 +105,7 @@ def _masked(line: str) -> str:
 
 
 async def test_the_embedding_program_runs_as_written(tmp_path: Path) -> None:
-    assert (await meshnode("init", home=tmp_path / "n")).code == 0
+    assert (await meshnode_afresh("init", home=tmp_path / "n")).code == 0
     (program,) = blocks("python")
     environment = {**os.environ, "MESHNODE_HOME": str(tmp_path / "n")}
     process = await asyncio.create_subprocess_exec(

@@ -40,11 +40,6 @@ FIRST, SECOND, THIRD, FOURTH = (site_key(number) for number in range(1, 5))
 
 
 @pytest.fixture
-def time() -> TestTime:
-    return TestTime()
-
-
-@pytest.fixture
 def make(tmp_path: Path, time: TestTime) -> Iterator[Callable[[], Device]]:
     made: list[Device] = []
 

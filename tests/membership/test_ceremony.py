@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,18 +39,6 @@ SPKI_I, SPKI_J = b"a" * 32, b"d" * 32
 REFUSAL = Ending(CloseCode.NOT_AUTHENTICATED, "pairing refused", local=False)
 
 Hostile = Callable[["RawJoiner"], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture
-def time() -> TestTime:
-    return TestTime()
-
-
-@pytest.fixture
-def inviter(tmp_path: Path, time: TestTime) -> Iterator[Device]:
-    device = Device.founded(tmp_path / "inviter.db", FIRST, time)
-    yield device
-    device.context.db.close()
 
 
 def make_invite(device: Device, ttl_ms: int = limits.INVITE_TTL_MS) -> Invite:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,18 +25,6 @@ from meshnode.node.pairing import Joined
 from meshnode.store import invites as stored_invites
 
 FIRST, PHONE, LAPTOP = site_key(1), site_key(2), site_key(3)
-
-
-@pytest.fixture
-def time() -> TestTime:
-    return TestTime()
-
-
-@pytest.fixture
-def inviter(tmp_path: Path, time: TestTime) -> Iterator[Device]:
-    device = Device.founded(tmp_path / "inviter.db", FIRST, time)
-    yield device
-    device.context.db.close()
 
 
 def make_invite(device: Device) -> Invite:

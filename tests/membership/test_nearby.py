@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import cbor2
 import pytest
 from blake3 import blake3
 from support.memory_link import MemoryLink, memory_links
-from support.mesh_context import Device, TestTime
+from support.mesh_context import Device
 from support.records import FOUNDER, MESH_ID, site_key
 
 from meshnode.codec.framing import FrameReader, frame
@@ -33,15 +32,8 @@ PORT = 4747
 
 
 @pytest.fixture
-def time() -> TestTime:
-    return TestTime()
-
-
-@pytest.fixture
-def host(tmp_path: Path, time: TestTime) -> Iterator[Device]:
-    device = Device.founded(tmp_path / "host.db", FIRST, time)
-    yield device
-    device.context.db.close()
+def host(inviter: Device) -> Device:
+    return inviter
 
 
 class HostDesk:

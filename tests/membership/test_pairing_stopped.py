@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -39,18 +39,6 @@ FIRST, PHONE, LAPTOP = site_key(1), site_key(2), site_key(3)
 
 class StoppedError(Exception):
     """What a fault raises."""
-
-
-@pytest.fixture
-def time() -> TestTime:
-    return TestTime()
-
-
-@pytest.fixture
-def inviter(tmp_path: Path, time: TestTime) -> Iterator[Device]:
-    device = Device.founded(tmp_path / "inviter.db", FIRST, time)
-    yield device
-    device.context.db.close()
 
 
 def make_invite(device: Device, *, confirm: bool = False) -> Invite:

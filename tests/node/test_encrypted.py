@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 import pytest
 from sqlcipher3 import dbapi2 as sqlcipher
-from support.command import meshnode
+from support.command import meshnode, meshnode_afresh, run_code
 from support.nodes import PATIENCE_S, TABLE, add_notes, free_port, linked, loopback, until
 
 from meshnode import Home, Node, join, open_database
@@ -25,6 +23,7 @@ from meshnode.node.moving import export_device, import_device
 from meshnode.store.database import Database
 
 WORD = "correct horse"
+pytestmark = pytest.mark.usefixtures("cheap_passphrases")
 MARK = "marked-text"  # in every value and key of every row here
 
 
@@ -183,11 +182,11 @@ async def test_the_missing_extra_is_named(tmp_path: Path) -> None:
     (tmp_path / "without" / "sqlcipher3").mkdir(parents=True)
     (tmp_path / "without" / "sqlcipher3" / "__init__.py").write_text("raise ImportError('not installed')")
     env = {"PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path / "without"), os.environ.get("PYTHONPATH")]))}
-    refused = await meshnode("init", "--encrypt", home=tmp_path / "n", env=env)
+    refused = await meshnode_afresh("init", "--encrypt", home=tmp_path / "n", env=env)
     assert (refused.code, "meshnode[encrypted]" in refused.err) == (2, True), refused
     assert not Home(tmp_path / "n").founded
     assert (await meshnode("init", "--encrypt", home=tmp_path / "n")).code == 0
-    refused = await meshnode("status", home=tmp_path / "n", env=env)
+    refused = await meshnode_afresh("status", home=tmp_path / "n", env=env)
     assert (refused.code, "meshnode[encrypted]" in refused.err) == (2, True), refused
 
 
@@ -244,8 +243,7 @@ async def test_another_device_has_another_key(tmp_path: Path, when: str) -> None
         if when == "never":
             await identity.renew(home, invite)
         else:
-            process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, when, str(home.path), invite)
-            assert await process.wait() == 9
+            assert (await run_code(DIES, when, str(home.path), invite)).code == 9
             assert (await meshnode("status", home=home.path)).code == 0  # reading settles nothing, and reads
         async with Node(home, config=loopback(port)) as b:
             assert (await b.status()).publishing

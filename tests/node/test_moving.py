@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import resource
 import signal
 import sqlite3
 import stat
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from support.command import meshnode
+from support.command import meshnode, run_code
 from support.nodes import PATIENCE_S, TABLE, add_notes, free_port, linked, loopback, until
 
 from meshnode import Home, Node, join
@@ -24,6 +21,7 @@ from meshnode.node.moving import export_device, import_device
 
 WORD = "correct horse"
 FD = ("--passphrase-fd", "0")
+pytestmark = pytest.mark.usefixtures("cheap_passphrases")
 
 
 async def device(home: Path, *, passphrase: str | None = None) -> None:
@@ -263,10 +261,7 @@ else:
 
 
 async def dies(place: str, count: int, what: str, home: Path, file: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", DIES, place, str(count), what, str(home), str(file), env=dict(os.environ)
-    )
-    assert await process.wait() == 9
+    assert (await run_code(DIES, place, str(count), what, str(home), str(file))).code == 9
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,10 @@ LATE_MS = 500  # of every second live row, on a machine that does other things t
 async def test_a_live_write_does_not_wait_behind_a_bootstrap(tmp_path: Path) -> None:
     ports = free_port(), free_port()
     homes = await pair_of_homes(tmp_path, ports)
-    async with Process.on_loopback(homes[0], ports[0]) as a, Process.on_loopback(homes[1], ports[1], ports[0]) as b:
+    async with (
+        Process.on_loopback(homes[0], ports[0], afresh=True) as a,
+        Process.on_loopback(homes[1], ports[1], ports[0], afresh=True) as b,
+    ):
         result = await catch_up(a, b, ROWS)
         print(result)
         assert max(result.peak_bytes) < PEAK_BYTES

@@ -69,6 +69,7 @@ async def test_a_database_that_was_copied_alone_waits_for_its_owner(tmp_path: Pa
     assert again.json["publishing"] is True
 
 
+@pytest.mark.usefixtures("soon_again")
 async def test_two_copies_that_run_stop_and_end_as_two_devices(tmp_path: Path) -> None:
     ports = free_port(), free_port(), free_port()
     await pair_of_nodes(tmp_path, ports[:2])

@@ -55,6 +55,7 @@ async def links(node: Node) -> int:
 
 
 @pytest.mark.parametrize(("most", "by_address"), [(2, False), (3, False), (2, True)])
+@pytest.mark.usefixtures("soon_again")
 async def test_six_nodes_with_few_links_each_become_equal(tmp_path: Path, most: int, by_address: bool) -> None:
     """Whether they know who is at which address, or were only told all addresses."""
     ports = [free_port() for _ in range(MEMBERS)]

@@ -25,7 +25,7 @@ def resident_bytes(pid: int) -> int:
 async def test_the_receivers_memory_does_not_grow_with_history(tmp_path: Path) -> None:
     async with Node(tmp_path / "a", config=loopback()) as sender:
         await join(tmp_path / "b", (await sender.invite()).invite, name="b")
-        async with Process.on_loopback(tmp_path / "b", free_port()) as receiver:
+        async with Process.on_loopback(tmp_path / "b", free_port(), afresh=True) as receiver:
             await add_notes(sender, receiver.client)
             after = [await _load(sender, receiver, part) for part in range(2)]
             print(f"resident after {HALF} and {2 * HALF} events: {after[0] / 2**20:.1f} and {after[1] / 2**20:.1f} MiB")

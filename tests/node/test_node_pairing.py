@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.command import Result, meshnode, start
+from support.forks import Running
 from support.nodes import PATIENCE_S, Process, free_port, loopback
 
 from meshnode import MeshError, Node, join
@@ -26,7 +27,7 @@ from meshnode.node.pairing_views import JoinView
 class Asking:
     """`meshnode invite …` that stays in the foreground."""
 
-    def __init__(self, process: asyncio.subprocess.Process, invite: str) -> None:
+    def __init__(self, process: Running, invite: str) -> None:
         self._process = process
         self.invite = invite
 

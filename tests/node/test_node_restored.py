@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.nodes import PATIENCE_S, TABLE, add_notes, free_port, linked, loopback, until
 
 from meshnode import Node, join
@@ -13,6 +14,7 @@ async def equal(one: Node, other: Node) -> bool:
     return await one.digest() == await other.digest()
 
 
+@pytest.mark.usefixtures("soon_again")
 async def test_who_was_let_in_after_the_copy_was_made_is_a_member_again(tmp_path: Path) -> None:
     ports, homes = (free_port(), free_port()), (tmp_path / "a", tmp_path / "b")
     async with Node(homes[0], config=loopback(port=ports[0], name="a")) as a:

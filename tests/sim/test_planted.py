@@ -17,7 +17,7 @@ SEEDS: Final = range(1, 201)
 SEEN_BY: Final[dict[str, tuple[set[str], tuple[int, ...]]]] = {
     "ack before commit": ({"CursorsBehindPeers"}, (2, 3, 4)),
     "cursor before ack": ({"CursorsBehindPeers"}, (1, 2, 3)),
-    "rejected lost with a repeated ack": ({"CursorsBehindPeers", "Convergence"}, (40, 76)),
+    "rejected lost with a repeated ack": ({"CursorsBehindPeers", "Convergence"}, (11, 8)),
     "log positions reused": ({"PositionsUsedOnce", "WatermarksTrue", "Convergence", "CheckIsClean"}, (62, 65)),
     "no tombstone clock": ({"Convergence", "CheckIsClean"}, (1, 4)),
     "arrival-order tie-break": ({"Convergence"}, (10, 17)),
@@ -26,13 +26,13 @@ SEEN_BY: Final[dict[str, tuple[set[str], tuple[int, ...]]]] = {
     "records after events": ({"RecordsFirst", "CursorsBehindPeers", "WatermarksTrue"}, (12, 13)),
     "decline of a merely offered id": ({"CursorsBehindPeers"}, (1,)),
     "frontier slot merged from a peer": ({"FrontierIsOurs"}, (1, 6)),
-    "resume from a pruned frame": ({"CursorsBehindPeers"}, (45, 12)),
+    "resume from a pruned frame": ({"CursorsBehindPeers"}, (46, 86)),
     # Further ones: every checker has to see something.
     "clock not kept": ({"ClocksRise", "CheckIsClean"}, (1,)),
     "log cut at a start": ({"NothingAcknowledgedIsLost", "CursorsBehindPeers", "CheckIsClean"}, (10, 19)),
     "acks kept for ever": ({"Bounded"}, (1,)),
     "requests never answered": ({"Settled"}, (1,)),
-    "groups stand still": ({"HonestGroupsMove"}, (1,)),
+    "groups stand still": ({"HonestGroupsMove"}, (10, 7)),
     "watermark over an unanswered request": ({"WatermarksTrue"}, (138,)),
 }
 

@@ -17,6 +17,7 @@ from meshnode.node.api import Operations
 from meshnode.node.bell import Bell
 from meshnode.node.home import Home
 from meshnode.node.views import ChangeView
+from support.forks import DEVNULL, PIPE, Running, fork
 
 PATIENCE_S = 60.0  # seconds until a test that waits has failed
 LOOK_S = 1.0  # seconds between two looks that no bell asked for
@@ -102,33 +103,33 @@ async def pair_of_homes(folder: Path, ports: Sequence[int]) -> tuple[Path, Path]
 
 
 class Process:
-    """One `meshnode up` in a process of its own; `client` reaches it while it runs."""
+    """One `meshnode up` in a process of its own; `client` reaches it while it runs.
 
-    def __init__(self, home: Path, *arguments: str, before: Sequence[str] = ()) -> None:
+    It is forked, unless a command is to start it (`before`) or a new interpreter (`afresh`), as where memory counts.
+    """
+
+    def __init__(self, home: Path, *arguments: str, before: Sequence[str] = (), afresh: bool = False) -> None:
         self.home = home
         self.client: ControlClient
         self.said: list[str] = []
         self.pid = 0  # of the node itself, whatever program started it
-        self._command = [*before, sys.executable, "-m", "meshnode", "--home", str(home), "up", *arguments]
-        self._process: asyncio.subprocess.Process | None = None
+        self._arguments = ["--home", str(home), "up", *arguments]
+        self._before, self._afresh = before, afresh or bool(before)
+        self._process: Running | asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
 
     @classmethod
-    def on_loopback(cls, home: Path, port: int, *peers: int, before: Sequence[str] = ()) -> Process:
+    def on_loopback(
+        cls, home: Path, port: int, *peers: int, before: Sequence[str] = (), afresh: bool = False
+    ) -> Process:
         """A node that hears and says nothing beyond this machine's loopback."""
         dialed = [text for peer in peers for text in ("--peer", f"127.0.0.1:{peer}")]
-        return cls(home, "--no-discovery", "--listen", "127.0.0.1", "--port", str(port), *dialed, before=before)
+        where = ("--no-discovery", "--listen", "127.0.0.1", "--port", str(port))
+        return cls(home, *where, *dialed, before=before, afresh=afresh)
 
     async def start(self) -> None:
         """Returns once it answers."""
-        environment = {name: value for name, value in os.environ.items() if name != "MESHNODE_HOME"}
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            env={**environment, "PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "1"},
-        )
+        self._process = await self._started()
         self.pid = 0
         assert self._process.stderr is not None
         line = b""  # what it said before it was killed counts for nothing
@@ -142,6 +143,18 @@ class Process:
         assert client is not None
         self.client = client
         self.pid = (await client.status()).pid or self._process.pid
+
+    async def _started(self) -> Running | asyncio.subprocess.Process:
+        environment = {name: value for name, value in os.environ.items() if name != "MESHNODE_HOME"}
+        if not self._afresh:
+            return await fork(self._arguments, environment, stdin=DEVNULL, stdout=DEVNULL)
+        return await asyncio.create_subprocess_exec(
+            *(*self._before, sys.executable, "-m", "meshnode", *self._arguments),
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=PIPE,
+            env={**environment, "MALLOC_ARENA_MAX": "1"},
+        )
 
     async def kill(self) -> None:
         """SIGKILL: no goodbye, nothing flushed."""
@@ -166,7 +179,10 @@ class Process:
             code = await self._process.wait()
             if self._reading is not None:
                 await self._reading
-        self._process._transport.close()  # type: ignore[attr-defined]
+        if isinstance(self._process, Running):
+            self._process.close()
+        else:
+            self._process._transport.close()  # type: ignore[attr-defined]
         return code
 
     async def _read(self, stream: asyncio.StreamReader) -> None:

@@ -10,16 +10,11 @@ from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked, PasswordDeleteError
 
 FILE_VARIABLE = "MESHNODE_TEST_KEYRING"
-TESTS = str(Path(__file__).parent.parent)
 
 
 def ring(name: str, file: Path) -> dict[str, str]:
-    """The environment in which a command finds this keyring."""
-    return {"PYTHON_KEYRING_BACKEND": f"support.rings.{name}", "PYTHONPATH": _path(), FILE_VARIABLE: str(file)}
-
-
-def _path() -> str:
-    return os.pathsep.join(filter(None, [TESTS, os.environ.get("PYTHONPATH")]))
+    """The environment in which a forked command, which has `support` in its path, finds this keyring."""
+    return {"PYTHON_KEYRING_BACKEND": f"support.rings.{name}", FILE_VARIABLE: str(file)}
 
 
 class FileRing(KeyringBackend):
