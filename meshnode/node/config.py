@@ -29,7 +29,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     listen: str = "::"  # address to listen on; "::" is every interface, IPv4 too
     database: str = ""  # path of the SQLite file; meshnode.db in the home where empty
     peers: list[str] = []  # addresses to dial without discovery, "host:port"
-    discovery: bool = True  # announce and browse by mDNS
+    mdns_enabled: bool = True  # announce and browse by mDNS (NEOTH)
     # Links at a time; from 2 on, members that can all reach each other stay one mesh.
     max_links: Annotated[int, msgspec.Meta(ge=1, le=LIVE_CONNECTIONS)] = LIVE_CONNECTIONS
     scope: list[str] = []  # tables to take part in, "schema.table" patterns (profile §8); empty is all

@@ -55,7 +55,7 @@ class Finder:
             self._plan.remembered(site, [parse_address(text) for text in addresses], now)
         self._plan.static([parse_address(text) for text in self._settings.config.peers], now)
         self._dialing = asyncio.create_task(self._dialer.run(), name="dialer")
-        if self._settings.config.discovery:
+        if self._settings.config.mdns_enabled:
             self._discovery = self._announce(port)
             self._discovery.start()
 

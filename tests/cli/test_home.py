@@ -117,7 +117,7 @@ def test_the_default_home_follows_the_environment(monkeypatch: pytest.MonkeyPatc
 
 
 def test_settings_are_read_and_written(home: Home) -> None:
-    config = Config(name='a "b" \\ ü', port=4747, peers=["[::1]:4747"], discovery=False)
+    config = Config(name='a "b" \\ ü', port=4747, peers=["[::1]:4747"], mdns_enabled=False)
     home.write_config(config)
     assert Home(home.path).config == config
     home.write_config(Config(name="other"))
