@@ -104,6 +104,7 @@ INVITE_TTL_MS = 15 * 60_000  # milliseconds an invite lives unless told otherwis
 OPEN_INVITES = 64  # unconsumed invites of one node
 UNKNOWN_INVITES_PER_MINUTE = 30  # tries with an unknown invite id answered in a minute, all strangers together
 ADDRESSES_PER_SITE = 16  # addresses kept and tried for one site
+HOSTS_PER_ANNOUNCEMENT = 64  # addresses of one announcement among which the nearest are looked for; the rest is unread
 SEEN_SITES = 256  # announcements of strangers shown; against a flood of spoofed ones
 ANNOUNCEMENTS_PER_SITE = 4  # announcements kept for one site; against copies of a member's attestation
 RESOLVES_AT_ONCE = 64  # announced names being asked about; against a flood of invented ones

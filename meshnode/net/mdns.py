@@ -12,7 +12,9 @@ from contextlib import suppress
 
 from meshnode.errors import MalformedError, TransportError
 from meshnode.limits import RESOLVES_AT_ONCE
-from meshnode.net.addresses import Address, Interface, announced_addresses, dialable_untrusted, is_own, local_interfaces
+from meshnode.net.adapters import selection
+from meshnode.net.addresses import Address, announced_addresses, dialable_untrusted, is_own
+from meshnode.net.interfaces import Selection
 from meshnode.net.multicast import Paths, multicast_paths
 from meshnode.net.pace import DiscoveryState, Pace
 from meshnode.net.responder import Resolved, Responder, Service
@@ -43,7 +45,7 @@ class Discovery:
         on_notice: Callable[[str, bytes | None, str], None],
         random: Callable[[], float],
         on_network: Callable[[], None] | None = None,
-        scan: Callable[[], tuple[Interface, ...]] = local_interfaces,
+        scan: Callable[[], Selection] = selection,
         responder: Callable[[Paths, Callable[[str, bool], None], int], Responder] = Responder,
         pace: Pace | None = None,
     ) -> None:
@@ -54,7 +56,8 @@ class Discovery:
         self._pace = Pace() if pace is None else pace
         self._on_network = on_network
         self._book = SightingBook(None if service is None else service.site, open_attestation)
-        self._interfaces: tuple[Interface, ...] = ()
+        self.selection = Selection(())
+        self._looked = False
         self._responder: Responder | None = None
         self._task: asyncio.Task[None] | None = None
         self._resolving: dict[str, asyncio.Task[None]] = {}
@@ -119,18 +122,16 @@ class Discovery:
 
     async def _session(self) -> None:
         """One life of the responder; returns when the interfaces it uses have changed."""
-        previous, self._interfaces = self._interfaces, self._scan()
-        if previous not in ((), self._interfaces):
-            self._network_changed()
-        paths = multicast_paths(self._interfaces)
+        self._look_around()
+        paths = multicast_paths(self.selection)
         responder = self._make_responder(paths, self._instance_changed, self._pace.ttl_s)
         self._responder, self._heard = responder, False
         try:
             await responder.browse()
-            self._set_state(True, "" if paths.beyond else ONLY_LOOPBACK)
+            self._set_state(True, _reach(paths))
             if self._service is not None:
                 self._stale = False
-                await responder.announce(self._service, announced_addresses(self._interfaces))
+                await responder.announce(self._service, announced_addresses(self.selection.used))
             self._failures = 0
             await self._watch(responder, paths)
         finally:
@@ -144,16 +145,16 @@ class Discovery:
         announced = browsed = swept = clock()
         while True:
             await self._wait(self._pace.rescan_s)
-            found = self._scan()
+            used = self.selection.used
+            self._look_around()
+            other = self.selection.used != used
             # What was refused a moment ago may be ready now: an IPv6 address is tentative at first.
-            if (found != self._interfaces or paths.refused) and multicast_paths(found).hosts != paths.hosts:
+            if (other or paths.refused) and multicast_paths(self.selection).hosts != paths.hosts:
                 return
-            if found != self._interfaces:
-                self._interfaces, self._stale = found, True
-                self._network_changed()
+            self._stale = self._stale or other
             if self._stale and self._service is not None:
                 self._stale = False
-                await responder.change(self._service, announced_addresses(self._interfaces))
+                await responder.change(self._service, announced_addresses(self.selection.used))
             asked = clock() - browsed
             if asked >= (self._pace.browse_s if self._browse_wanted else self._pace.requery_s):
                 self._browse_wanted, browsed = False, clock()
@@ -164,14 +165,18 @@ class Discovery:
             if self._service is not None and clock() - announced >= self._pace.heard_s:
                 self._set_state(True, self._limits(paths))
 
-    def _network_changed(self) -> None:
-        if self._on_network is not None:
+    def _look_around(self) -> None:
+        """Which interfaces there are now, and whether that is another network than a moment ago."""
+        before, self.selection = self.selection, self._scan()
+        same = before.used == self.selection.used and before.networks == self.selection.networks
+        if self._looked and not same and self._on_network is not None:
             self._on_network()
+        self._looked = True
 
     def _limits(self, paths: Paths) -> str:
         if not self._heard:
             return UNHEARD
-        return "" if paths.beyond else ONLY_LOOPBACK
+        return _reach(paths)
 
     def _set_state(self, working: bool, reason: str) -> None:
         """A reason is told once, when it arises."""
@@ -216,8 +221,8 @@ class Discovery:
     def _take_untrusted(self, resolved: Resolved) -> None:
         own_port = 0 if self._service is None else self._service.port
         port = resolved.port or 0
-        hosts = dialable_untrusted(resolved.hosts, self._interfaces)
-        hosts = tuple(host for host in hosts if not is_own(Address(host, port), own_port, self._interfaces))
+        hosts = dialable_untrusted(resolved.hosts, self.selection.used)
+        hosts = tuple(host for host in hosts if not is_own(Address(host, port), own_port, self.selection.every))
         try:
             announcement = parse_txt_untrusted(resolved.instance, resolved.port, resolved.properties, hosts)
         except MalformedError as error:
@@ -243,3 +248,10 @@ class Discovery:
             text = f"{one.reason} ({self._ignored} since the last notice)"
             self._on_notice("announcement-ignored", one.site, text)
             self._ignored, self._ignored_after = 0, now + self._pace.ignored_s
+
+
+def _reach(paths: Paths) -> str:
+    """What is wrong with the paths, if they lead nowhere beyond this machine."""
+    if paths.beyond:
+        return ""
+    return "; ".join((ONLY_LOOPBACK, *paths.refused))

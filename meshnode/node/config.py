@@ -30,6 +30,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     database: str = ""  # path of the SQLite file; meshnode.db in the home where empty
     peers: list[str] = []  # addresses to dial without discovery, "host:port"
     mdns_enabled: bool = True  # announce and browse by mDNS (NEOTH)
+    allow_interfaces: list[str] = []  # interfaces to be found and to look on, names or patterns; none: all real ones
+    deny_interfaces: list[str] = []  # interfaces never to use so; wins over allow_interfaces
     # Links at a time; from 2 on, members that can all reach each other stay one mesh.
     max_links: Annotated[int, msgspec.Meta(ge=1, le=LIVE_CONNECTIONS)] = LIVE_CONNECTIONS
     scope: list[str] = []  # tables to take part in, "schema.table" patterns (profile §8); empty is all
@@ -127,9 +129,11 @@ def _checked(config: Config, source: str) -> Config:
         raise ConfigError(f"{source}: name is longer than {LABEL_BYTES} bytes")
     if not 0 <= config.port <= PORT_MAX:
         raise ConfigError(f"{source}: port is a number from 0 to {PORT_MAX}, not {config.port}")
-    for setting, values in (("name", [config.name]), ("listen", [config.listen]), ("peers", config.peers)):
+    for setting, values in _texts(config):
         if any(not text.isprintable() for text in values):
             raise ConfigError(f"{source}: {setting} holds a character that cannot be shown")
+        if setting.endswith("_interfaces") and "" in values:
+            raise ConfigError(f"{source}: {setting} holds an empty name: an interface, or a pattern such as 'eth*'")
     if not 1 <= config.max_links <= LIVE_CONNECTIONS:
         raise ConfigError(f"{source}: max_links is 1 to {LIVE_CONNECTIONS}")
     if not 0 <= config.replay_budget_days <= REPLAY_BUDGET_DAYS:
@@ -145,6 +149,12 @@ def _checked(config: Config, source: str) -> Config:
     if config.peers:
         _check_peers(config.peers, source)
     return config
+
+
+def _texts(config: Config) -> tuple[tuple[str, list[str]], ...]:
+    """What the settings have of free text."""
+    lists = ("peers", "allow_interfaces", "deny_interfaces")
+    return (("name", [config.name]), ("listen", [config.listen]), *((name, getattr(config, name)) for name in lists))
 
 
 def _check_peers(peers: list[str], source: str) -> None:

@@ -11,12 +11,13 @@ from dataclasses import replace
 from meshnode.errors import CloseCode
 from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import mesh_tag
-from meshnode.net.addresses import Address, interfaces_at, parse_address
+from meshnode.net.addresses import Address, parse_address
 from meshnode.net.mdns import Discovery
 from meshnode.net.responder import Service
 from meshnode.net.sightings import Sighting, attestation_opener
 from meshnode.node.dialer import Dial, Dialer
 from meshnode.node.dialing import Attempt, DialPlan
+from meshnode.node.interfaces import selection_of
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import wall_ms
 
@@ -124,7 +125,7 @@ class Finder:
             on_notice=self._on_notice,
             on_network=self._network_changed,
             random=random.random,
-            scan=lambda: interfaces_at(self._settings.config.listen),
+            scan=lambda: selection_of(self._settings.config),
         )
 
     def _seen(self, sighting: Sighting) -> None:

@@ -16,7 +16,8 @@ from meshnode.errors import CloseCode, PairingError, TransportError, UnansweredE
 from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.pairing import Ends
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
-from meshnode.net.addresses import Address, local_interfaces, loopback_interfaces, parse_address, parse_host
+from meshnode.net.adapters import loopback_selection, selection
+from meshnode.net.addresses import Address, parse_address, parse_host
 from meshnode.net.endpoint import ALPN_PAIRING, Admission, Endpoint, EndpointIdentity, Link
 from meshnode.net.mdns import Discovery
 from meshnode.net.sightings import Sighting, attestation_opener
@@ -167,7 +168,7 @@ class _Search:
             on_gone=lambda _site: None,
             on_notice=lambda _kind, _site, _text: None,
             random=random.random,
-            scan=loopback_interfaces if self._on_this_machine() else local_interfaces,
+            scan=loopback_selection if self._on_this_machine() else selection,
         )
 
     @asynccontextmanager

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
 from typing import Any, TypeVar
 
 import msgspec
@@ -236,7 +235,9 @@ class LocalNode(LettingIn, Telling):
     # --- for the running node to refine
 
     def _invite_addresses(self) -> list[str]:
-        return addresses_of(self.home.config.listen, self.home.port)
+        from meshnode.node.interfaces import addresses_of  # of no use to most verbs
+
+        return addresses_of(self.home.config, self.home.port)
 
     def _settings_now(self) -> Config:
         return self.home.config
@@ -298,15 +299,6 @@ async def open_local(home: Home, *, writing: bool, taking_back: bool = False) ->
         yield LocalNode(home, storage)
     finally:
         await storage.close()
-
-
-def addresses_of(listen: str, port: int) -> list[str]:
-    """Where others can reach a node that listens there: every address of this device, or the one."""
-    from meshnode.net.addresses import Address, invite_addresses, local_interfaces  # of no use to most verbs
-
-    if not ip_address(listen).is_unspecified:
-        return [Address(listen, port).text()]
-    return [each.text() for each in invite_addresses(local_interfaces(), port)]
 
 
 def _receipt(table: str, events: Sequence[Event]) -> Receipt:

@@ -29,8 +29,9 @@ from meshnode.node.databases import database_of
 from meshnode.node.founding import found
 from meshnode.node.home import Home, default_home
 from meshnode.node.identity import finish_renewal
+from meshnode.node.interfaces import addresses_of
 from meshnode.node.keeping import keep_house
-from meshnode.node.local import LocalNode, addresses_of
+from meshnode.node.local import LocalNode
 from meshnode.node.lock import LOCK_WAIT_S, HomeLock, lock_alone
 from meshnode.node.memberviews import LeaveView
 from meshnode.node.moved import refuse_moved
@@ -320,7 +321,7 @@ class Node(LocalNode):
 
     def _invite_addresses(self) -> list[str]:
         port = self._network.port if self._network is not None else self._settings.config.port
-        return addresses_of(self._settings.config.listen, port)
+        return addresses_of(self._settings.config, port)
 
     async def _wake(self, sites: Sequence[bytes]) -> None:
         if self._network is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from ipaddress import IPv4Interface, IPv6Interface
 from typing import cast
 
 import pytest
@@ -14,7 +15,8 @@ from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
 from meshnode.errors import UsageError
 from meshnode.limits import MULTICAST_INTERFACES, RESOLVES_AT_ONCE
-from meshnode.net.addresses import Interface, local_interfaces, loopback_interfaces
+from meshnode.net.adapters import local_interfaces
+from meshnode.net.interfaces import Interface, Rules, Selection, select
 from meshnode.net.mdns import ONLY_LOOPBACK, UNHEARD, Discovery
 from meshnode.net.multicast import Paths, multicast_paths
 from meshnode.net.pace import DiscoveryState, Pace
@@ -22,6 +24,7 @@ from meshnode.net.responder import LABEL_BYTES, Resolved, Responder, Service, in
 from meshnode.net.sightings import Sighting, attestation_opener
 
 LIMIT_S = 5.0
+(LOOPBACK,) = (one for one in local_interfaces() if one.loopback)
 QUICK = Pace(rescan_s=0.005, heard_s=0.02, sweep_s=0.01, browse_s=0.0, retry_s=0.005, retry_cap_s=0.02)
 OWN_INSTANCE = "own._meshnode._udp.local."
 
@@ -77,7 +80,8 @@ class FakeResponder:
 class Rig:
     def __init__(self, pace: Pace, service: Service | None) -> None:
         self.wire = Wire()
-        self.interfaces = loopback_interfaces()
+        self.interfaces: tuple[Interface, ...] = (LOOPBACK,)
+        self.rules = Rules()
         self.scans = 0
         self.networks = asyncio.Event()
         self.sightings: asyncio.Queue[Sighting] = asyncio.Queue()
@@ -110,9 +114,9 @@ class Rig:
         wanted = self.scans + count
         await self.until(lambda: self.scans >= wanted)
 
-    def scan(self) -> tuple[Interface, ...]:
+    def scan(self) -> Selection:
         self.scans += 1
-        return self.interfaces
+        return select(self.interfaces, self.rules)
 
 
 @contextlib.asynccontextmanager
@@ -164,16 +168,15 @@ async def test_no_interface_is_a_reason_and_interfaces_that_come_are_used() -> N
     async with running() as rig:
         rig.interfaces = ()
         assert await rig.notices.get() == ("discovery", "no network interface has an address")
-        rig.interfaces = loopback_interfaces()
+        rig.interfaces = (LOOPBACK,)
         await rig.until(lambda: rig.discovery.state.working)
 
 
 async def test_an_address_that_comes_is_announced_without_a_goodbye() -> None:
     async with running() as rig:
         await rig.until(lambda: len(rig.wire.log) >= 2)
-        (loopback,) = loopback_interfaces()
-        address = local_interfaces()[0].addresses[0]
-        rig.interfaces = (Interface(loopback.name, loopback.index, (*loopback.addresses, address)),)
+        address = IPv4Interface("127.0.0.2/8")
+        rig.interfaces = (Interface(LOOPBACK.name, LOOPBACK.index, (*LOOPBACK.addresses, address)),)
         await rig.until(lambda: any(line.startswith("change") for line in rig.wire.log))
         assert "close" not in rig.wire.log
         assert rig.networks.is_set()
@@ -261,18 +264,47 @@ async def test_stop_says_goodbye_and_may_be_called_again() -> None:
 
 
 def test_interfaces_that_cannot_multicast_are_named_with_the_reason() -> None:
-    (loopback,) = loopback_interfaces()
-    nowhere = Interface("ghost0", 9999, local_interfaces()[0].addresses[:0])
-    paths = multicast_paths((loopback, nowhere))
+    nowhere = Interface("ghost0", 9999, LOOPBACK.addresses[:0])
+    paths = multicast_paths(Selection((LOOPBACK, nowhere)))
     assert paths.hosts == ("127.0.0.1",)
     assert not paths.beyond
     assert paths.refused == ("ghost0: it has neither an IPv4 nor an IPv6 link-local address",)
 
 
+def test_loopback_stands_in_where_nothing_else_can_multicast() -> None:
+    nowhere = Interface("ghost0", 9999, LOOPBACK.addresses[:0])
+    paths = multicast_paths(Selection((nowhere,), spare=(LOOPBACK,)))
+    assert (paths.hosts, paths.beyond) == (("127.0.0.1",), False)
+    assert paths.refused == ("ghost0: it has neither an IPv4 nor an IPv6 link-local address",)
+
+
+async def test_rules_that_leave_nothing_are_the_reason_and_their_change_is_taken_up() -> None:
+    async with running() as rig:
+        rig.rules = Rules(deny=("lo",))
+        text = "every network interface is skipped: lo: deny_interfaces names it"
+        assert await rig.notices.get() == ("discovery", text)
+        rig.rules = Rules()
+        await rig.until(lambda: rig.discovery.state.working)
+
+
+async def test_an_interface_that_is_skipped_is_neither_announced_nor_a_reason_to_announce_again() -> None:
+    async with running() as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        container = Interface("veth1", 9, (IPv6Interface("fe80::9/64"),))
+        rig.interfaces = (LOOPBACK, container)
+        await rig.rounds(3)
+        assert [line.split()[0] for line in rig.wire.log] == ["browse", "announce"]
+        assert not rig.networks.is_set()
+        assert [name for name, _ in rig.discovery.selection.skipped] == ["veth1"]
+        vpn = Interface("wg0", 10, (IPv4Interface("10.8.0.2/24"),))
+        rig.interfaces = (LOOPBACK, container, vpn)  # what can be dialed may be another now
+        await rig.networks.wait()
+        assert "10.8.0.2" not in "".join(rig.wire.log)
+
+
 def test_only_so_many_interfaces_are_joined() -> None:
-    (loopback,) = loopback_interfaces()
-    many = tuple(Interface(f"lo:{number}", loopback.index, loopback.addresses) for number in range(40))
-    assert len(multicast_paths(many).hosts) == MULTICAST_INTERFACES
+    many = tuple(Interface(f"lo:{number}", LOOPBACK.index, LOOPBACK.addresses) for number in range(40))
+    assert len(multicast_paths(Selection(many)).hosts) == MULTICAST_INTERFACES
 
 
 @pytest.mark.parametrize(
@@ -304,7 +336,7 @@ async def test_a_neighbour_that_disputes_every_name_does_not_silence_us(monkeypa
         return sent
 
     monkeypatch.setattr(AsyncZeroconf, "async_register_service", register)
-    responder = Responder(multicast_paths(loopback_interfaces()), lambda name, gone: None, 120)
+    responder = Responder(multicast_paths(Selection((LOOPBACK,))), lambda name, gone: None, 120)
     try:
         await responder.announce(service_of({"who": 1}), ("127.0.0.1",))
     finally:
@@ -314,7 +346,7 @@ async def test_a_neighbour_that_disputes_every_name_does_not_silence_us(monkeypa
 
 
 async def test_an_attestation_too_large_for_a_txt_record_is_refused() -> None:
-    responder = Responder(multicast_paths(loopback_interfaces()), lambda name, gone: None, 120)
+    responder = Responder(multicast_paths(Selection((LOOPBACK,))), lambda name, gone: None, 120)
     try:
         service = service_of({"who": 1})
         huge = Service(service.name, service.site, service.tag, service.port, bytes(252))
