@@ -16,7 +16,8 @@ from meshnode.net.mdns import Discovery
 from meshnode.net.responder import Service
 from meshnode.net.sightings import Sighting, attestation_opener
 from meshnode.node.dialer import Dial, Dialer
-from meshnode.node.dialing import Attempt, DialPlan
+from meshnode.node.dialing import DialPlan
+from meshnode.node.dialtarget import Attempt
 from meshnode.node.interfaces import selection_of
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import wall_ms
@@ -104,9 +105,9 @@ class Finder:
         self._plan.again(site, time.monotonic())
         self._dialer.wake()
 
-    def unlinked(self, site: bytes, code: CloseCode | None) -> None:
+    def unlinked(self, site: bytes, code: CloseCode | None, why: str) -> None:
         """The last link to this site is gone."""
-        self._plan.unlinked(site, time.monotonic(), code)
+        self._plan.unlinked(site, time.monotonic(), code, why)
         self._dialer.wake()
         if self._discovery is not None:
             self._discovery.refresh()

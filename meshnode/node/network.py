@@ -29,7 +29,7 @@ from meshnode.net.endpoint import (
     Link,
 )
 from meshnode.node.ceremony import UnknownInvites, invite_over
-from meshnode.node.dialing import Attempt
+from meshnode.node.dialtarget import Attempt
 from meshnode.node.drive import Ending, Hooks, PeerDriver
 from meshnode.node.farewell import Farewell
 from meshnode.node.finding import Finder
@@ -323,7 +323,7 @@ class Network:
             self._heard[driver.peer] = replace(
                 self._heard[driver.peer], linked=False, links=frozenset(), note=ending.why
             )
-            self._finder.unlinked(driver.peer, ending.code)
+            self._finder.unlinked(driver.peer, ending.code, ending.why)
         self._tell_links()
         self._asked.discard(driver.peer)
         if ending.code is CloseCode.NOT_A_MEMBER and not ending.local:

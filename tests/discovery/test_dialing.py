@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from meshnode.errors import CloseCode
 from meshnode.limits import ADDRESSES_PER_SITE
 from meshnode.net.addresses import Address
-from meshnode.node.dialing import LASTING, Attempt, DialPlan, DialPolicy
+from meshnode.node.dialing import DialPlan
+from meshnode.node.dialtarget import LASTING, Attempt, DialPolicy
 
 SMALL, OWN, LARGE = b"\x01" * 16, b"\x02" * 16, b"\x03" * 16
 HERE, THERE = Address("10.0.0.1", 4747), Address("10.0.0.2", 4747)

@@ -25,7 +25,8 @@ from meshnode.net.pace import Pace
 from meshnode.net.responder import Service
 from meshnode.net.sightings import Sighting, attestation_opener
 from meshnode.node.dialer import Dialer
-from meshnode.node.dialing import Attempt, DialPlan
+from meshnode.node.dialing import DialPlan
+from meshnode.node.dialtarget import Attempt
 from support.announcer import MESH_ID, say, site_key
 from support.lines import stdin_lines
 
