@@ -106,6 +106,7 @@ UNKNOWN_INVITES_PER_MINUTE = 30  # tries with an unknown invite id answered in a
 ADDRESSES_PER_SITE = 16  # addresses kept and tried for one site
 HOSTS_PER_ANNOUNCEMENT = 64  # addresses of one announcement among which the nearest are looked for; the rest is unread
 SEEN_SITES = 256  # announcements of strangers shown; against a flood of spoofed ones
+REFUSED_ANNOUNCEMENTS = 64  # announcements that do not count, kept to be shown with the reason; against a flood of them
 ANNOUNCEMENTS_PER_SITE = 4  # announcements kept for one site; against copies of a member's attestation
 RESOLVES_AT_ONCE = 64  # announced names being asked about; against a flood of invented ones
 MULTICAST_INTERFACES = 16  # interfaces joined; Linux allows a socket 20 groups, many container bridges exceed that

@@ -14,26 +14,23 @@ from meshnode.errors import MalformedError, TransportError
 from meshnode.limits import RESOLVES_AT_ONCE
 from meshnode.net.adapters import selection
 from meshnode.net.addresses import Address, announced_addresses, dialable_untrusted, is_own
+from meshnode.net.announcement import OpenAttestation, parse_txt_untrusted
 from meshnode.net.interfaces import Selection
 from meshnode.net.multicast import Paths, multicast_paths
 from meshnode.net.pace import DiscoveryState, Pace
 from meshnode.net.responder import Resolved, Responder, Service
-from meshnode.net.sightings import (
-    Gone,
-    Ignored,
-    News,
-    OpenAttestation,
-    Sighting,
-    SightingBook,
-    parse_txt_untrusted,
-)
+from meshnode.net.seen import Seen, Standing
+from meshnode.net.sightings import Gone, Ignored, News, Sighting, SightingBook
 
 ONLY_LOOPBACK = "only loopback can multicast: nodes on this machine are found, others are not"
 UNHEARD = "this node does not hear its own announcement: a firewall or the network swallows multicast"
 
 
 class Discovery:
-    """Announces `service` (None: browses only) and reports who else is there. Runs until `stop`."""
+    """Announces `service` (None: browses only, for the site and mesh tag in `own`) and reports who else is there.
+
+    Runs until `stop`.
+    """
 
     def __init__(
         self,
@@ -48,6 +45,7 @@ class Discovery:
         scan: Callable[[], Selection] = selection,
         responder: Callable[[Paths, Callable[[str, bool], None], int], Responder] = Responder,
         pace: Pace | None = None,
+        own: tuple[bytes, bytes] | None = None,
     ) -> None:
         self.state = DiscoveryState(False, "starting")
         self._service = service
@@ -55,7 +53,8 @@ class Discovery:
         self._random, self._scan, self._make_responder = random, scan, responder
         self._pace = Pace() if pace is None else pace
         self._on_network = on_network
-        self._book = SightingBook(None if service is None else service.site, open_attestation)
+        own_site, own_tag = own or ((None, None) if service is None else (service.site, service.tag))
+        self._book = SightingBook(own_site, open_attestation, own_tag)
         self.selection = Selection(())
         self._looked = False
         self._responder: Responder | None = None
@@ -99,6 +98,16 @@ class Discovery:
 
     def sightings(self) -> list[Sighting]:
         return self._book.sightings()
+
+    def seen(self) -> list[Seen]:
+        """Every announcement in sight and what it is worth, this node's own included once it was heard."""
+        own = None if self._responder is None else self._responder.own_instance
+        if own is None or self._service is None or not self._heard:
+            return self._book.seen()
+        addresses = announced_addresses(self.selection.used)
+        service = self._service
+        mine = Seen(own, Standing.OWN, "this very node", service.site, service.tag, service.port, addresses)
+        return [mine, *self._book.seen()]
 
     # --- keeping it alive
 
@@ -226,7 +235,7 @@ class Discovery:
         try:
             announcement = parse_txt_untrusted(resolved.instance, resolved.port, resolved.properties, hosts)
         except MalformedError as error:
-            self._tell([*self._book.lost(resolved.instance), Ignored(None, str(error))])
+            self._tell(self._book.malformed(resolved.instance, port, hosts, str(error)))
         else:
             self._tell(self._book.saw(announcement))
 

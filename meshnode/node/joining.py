@@ -18,9 +18,10 @@ from meshnode.model.pairing import Ends
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
 from meshnode.net.adapters import loopback_selection, selection
 from meshnode.net.addresses import Address, parse_address, parse_host
+from meshnode.net.announcement import attestation_opener
 from meshnode.net.endpoint import ALPN_PAIRING, Admission, Endpoint, EndpointIdentity, Link
 from meshnode.net.mdns import Discovery
-from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.net.sightings import Sighting
 from meshnode.node.bell import Bell
 from meshnode.node.ceremony import join_over
 from meshnode.node.founding import SEED_BYTES, Found, check_name, settle_joined

@@ -15,9 +15,10 @@ from meshnode.errors import CloseCode, PairingError, TransportError, UsageError
 from meshnode.model.nearby import NO_MESH, NONCE_BYTES, End, NearbyEnds
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
 from meshnode.net.addresses import Address, parse_address
+from meshnode.net.announcement import attestation_opener
 from meshnode.net.endpoint import ALPN_NEARBY, Admission, Endpoint, EndpointIdentity, Link
 from meshnode.net.mdns import Discovery
-from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.net.sightings import Sighting
 from meshnode.node.bell import Bell
 from meshnode.node.founding import SEED_BYTES, check_name, settle_joined
 from meshnode.node.home import JOINING, Home

@@ -16,12 +16,14 @@ from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 from meshnode.errors import UsageError
 from meshnode.limits import MULTICAST_INTERFACES, RESOLVES_AT_ONCE
 from meshnode.net.adapters import local_interfaces
+from meshnode.net.announcement import attestation_opener
 from meshnode.net.interfaces import Interface, Rules, Selection, select
 from meshnode.net.mdns import ONLY_LOOPBACK, UNHEARD, Discovery
 from meshnode.net.multicast import Paths, multicast_paths
 from meshnode.net.pace import DiscoveryState, Pace
 from meshnode.net.responder import LABEL_BYTES, Resolved, Responder, Service, instance_label
-from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.net.seen import Standing
+from meshnode.net.sightings import Sighting
 
 LIMIT_S = 5.0
 (LOOPBACK,) = (one for one in local_interfaces() if one.loopback)
@@ -214,6 +216,16 @@ async def test_seen_lost_and_gone() -> None:
         assert (await rig.sightings.get()).verified
         rig.hear("x", gone=True)
         assert await rig.gone.get() == site_key(2).site
+
+
+async def test_every_announcement_is_shown_our_own_too_with_what_it_is_worth() -> None:
+    async with running() as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        rig.wire.known["x"] = Resolved("x", 4747, ("10.0.0.1",), {})
+        rig.hear("x")
+        own, odd = rig.discovery.seen()
+        assert (own.instance, own.standing, own.site) == (OWN_INSTANCE, Standing.OWN, site_key(1).site)
+        assert (odd.instance, odd.standing, odd.addresses) == ("x", Standing.MALFORMED, ("10.0.0.1",))
 
 
 async def test_a_record_that_ran_out_and_is_not_answered_for_is_gone() -> None:

@@ -17,11 +17,12 @@ from typing import Any
 from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import SiteKey, mesh_tag
 from meshnode.net.adapters import loopback_selection, selection
+from meshnode.net.announcement import attestation_opener
 from meshnode.net.interfaces import Rules
 from meshnode.net.mdns import Discovery
 from meshnode.net.pace import Pace
 from meshnode.net.responder import Service
-from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.net.sightings import Sighting
 from support.lines import stdin_lines
 
 MESH_ID = bytes(range(16))

@@ -19,11 +19,12 @@ from meshnode.errors import CloseCode
 from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import mesh_tag
 from meshnode.net.addresses import Address
+from meshnode.net.announcement import attestation_opener
 from meshnode.net.endpoint import Admission, Endpoint, EndpointConfig, EndpointIdentity, Link
 from meshnode.net.mdns import Discovery
 from meshnode.net.pace import Pace
 from meshnode.net.responder import Service
-from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.net.sightings import Sighting
 from meshnode.node.dialer import Dialer
 from meshnode.node.dialing import DialPlan
 from meshnode.node.dialtarget import Attempt
