@@ -260,6 +260,18 @@ def test_addresses_that_worked_come_first_and_all_kinds_are_tried_within_the_bou
     assert not set(attempt.addresses) & set(seen[4:])
 
 
+def test_what_mdns_says_of_a_leaver_ends_no_link_and_leaves_what_worked() -> None:
+    plan = plan_of(LARGE)
+    plan.seen(LARGE, b"", [HERE, THERE], 0.0)
+    (attempt,) = plan.due(0.0)
+    plan.linked(LARGE, 0.0)
+    plan.succeeded(attempt, HERE, LARGE, 0.0)
+    plan.gone(LARGE)
+    assert plan.due(1000.0) == []  # linked it is, whatever was announced
+    plan.unlinked(LARGE, 1000.0)
+    assert [attempt.addresses for attempt in plan.due(1001.0)] == [(HERE,)]
+
+
 def test_attempts_under_way_are_bounded_and_the_longest_waiting_go_first() -> None:
     plan = DialPlan(OWN, lambda: 1.0)
     sites = [b"\xff" + n.to_bytes(15, "big") for n in range(50)]
