@@ -262,13 +262,14 @@ class DialPlan:
 
     # --- what is told of it
 
-    def static_targets(self) -> list[Address]:
-        """The addresses given by the operator."""
-        return [name for name in self._targets if isinstance(name, Address)]
+    @property
+    def owners(self) -> dict[Address, bytes]:
+        """The sites that answered at addresses given by the operator."""
+        return dict(self._site_of)
 
-    def owner(self, address: Address) -> bytes | None:
-        """The site that answered at an address given by the operator, once one did."""
-        return self._site_of.get(address)
+    def reasons(self, now: float) -> dict[bytes | Address, DialReason]:
+        """Of every target, why it is dialed at the moment, or is not."""
+        return {name: self.explain(name, now) for name in self._targets}
 
     def explain(self, name: bytes | Address, now: float) -> DialReason:
         """Why a site, or an address given by the operator, is dialed at the moment, or is not."""

@@ -13,6 +13,7 @@ from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import mesh_tag
 from meshnode.net.addresses import Address, parse_address
 from meshnode.net.announcement import attestation_opener
+from meshnode.net.interfaces import Selection
 from meshnode.net.mdns import Discovery
 from meshnode.net.responder import Service
 from meshnode.net.sightings import Sighting
@@ -22,6 +23,7 @@ from meshnode.node.dialtarget import Attempt
 from meshnode.node.interfaces import selection_of
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import wall_ms
+from meshnode.node.surroundings import Surroundings, state_of
 
 OnNotice = Callable[[str, bytes | None, str], None]
 
@@ -73,10 +75,21 @@ class Finder:
     @property
     def state(self) -> str:
         """`on`, `off`, or why discovery is limited."""
-        if self._discovery is None:
-            return "off"
-        state = self._discovery.state
-        return state.reason or ("on" if state.working else "not working")
+        return state_of(self._discovery)
+
+    @property
+    def selection(self) -> Selection:
+        """The interfaces that are used, and why the others are not."""
+        return selection_of(self._settings.config) if self._discovery is None else self._discovery.selection
+
+    async def look(self, seconds: float) -> Surroundings:
+        """Ask the network again, and tell after so many seconds what is around and how it is with whom is dialed."""
+        if self._discovery is not None:
+            self._discovery.refresh()
+        await asyncio.sleep(seconds)
+        seen = () if self._discovery is None else tuple(self._discovery.seen())
+        dialing = self._plan.reasons(time.monotonic())
+        return Surroundings(self.state, self.selection, seen, dialing, self._plan.owners)
 
     def announce_nearby(self, port: int) -> None:
         """Say where nearby devices may pair, 0: nowhere any more (profile §10)."""

@@ -22,6 +22,7 @@ from meshnode.node import keeping, members, reading, syncing
 from meshnode.node.api import LEAVE_S
 from meshnode.node.config import Config, policy_of
 from meshnode.node.databases import database_of
+from meshnode.node.discovering import Discovering
 from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_values
@@ -53,7 +54,7 @@ from meshnode.node.views import (
 T = TypeVar("T")
 
 
-class LocalNode(LettingIn, Telling):
+class LocalNode(LettingIn, Telling, Discovering):
     """Implements `node.api.Operations` over the store alone."""
 
     # --- asking

@@ -151,9 +151,9 @@ class Network:
         return self._endpoint.port
 
     @property
-    def discovery_state(self) -> str:
-        """`on`, `off`, or why it is limited."""
-        return self._finder.state
+    def finder(self) -> Finder:
+        """Discovery and dialing."""
+        return self._finder
 
     @property
     def heard(self) -> dict[bytes, Heard]:

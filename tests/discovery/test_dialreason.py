@@ -128,8 +128,8 @@ def test_an_address_given_by_the_operator_is_explained_too() -> None:
     other = LARGE if isinstance(attempt.target, Address) else HERE
     assert plan.explain(attempt.target, 0.0).state is Dialing.DIALING
     assert plan.explain(other, 0.0).state is Dialing.DOUBLED
-    assert (plan.static_targets(), plan.owner(HERE)) == ([HERE], None)
+    assert (set(plan.reasons(0.0)), plan.owners) == ({HERE, LARGE}, {})
     plan.succeeded(Attempt(HERE, None, (HERE,)), HERE, LARGE, 1.0)
     plan.linked(LARGE, 1.0)
-    assert plan.owner(HERE) == LARGE
+    assert plan.owners == {HERE: LARGE}
     assert plan.explain(HERE, 1.0).state is Dialing.LINKED
