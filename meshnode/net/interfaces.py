@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Interface, IPv6Interface
 from types import MappingProxyType
@@ -39,7 +39,8 @@ class Interface:
     name: str
     index: int
     addresses: tuple[IPv4Interface | IPv6Interface, ...]
-    device: Device = UNKNOWN
+    # No part of what an interface is: the ports of a bridge come and go with the virtual machines on it.
+    device: Device = field(default=UNKNOWN, compare=False)
 
     @property
     def loopback(self) -> bool:

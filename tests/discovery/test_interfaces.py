@@ -87,6 +87,12 @@ def test_containers_that_come_and_go_are_no_other_network_and_a_vpn_is_one() -> 
     assert select((LO, ETH, WG)).networks != before
 
 
+def test_a_bridge_stays_the_same_interface_whatever_is_connected_to_it() -> None:
+    ports = (("eth0", CARD), ("tap1", TUNNEL))
+    bridge = interface("br0", 6, "192.168.1.2/24", device=Device(bridge=True, ports=ports))
+    assert bridge == interface("br0", 6, "192.168.1.2/24", device=Device(bridge=True, ports=ports[:1]))
+
+
 @pytest.mark.parametrize(
     ("name", "device", "expected"),
     [
