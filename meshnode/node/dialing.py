@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from meshnode.errors import CloseCode
 from meshnode.limits import ADDRESSES_PER_SITE, LIVE_CONNECTIONS
 from meshnode.net.addresses import Address
-from meshnode.net.neighbours import beside
+from meshnode.net.neighbours import beside, distance
 from meshnode.node.dialreason import Dialing, DialReason
 from meshnode.node.dialtarget import LASTING, Attempt, DialPolicy, Target
 
@@ -222,14 +222,10 @@ class DialPlan:
         if not self._scarce():
             return sorted(due, key=lambda name: self._targets[name].due)
         ring = sorted({self._own_site, *(name for name in self._targets if isinstance(name, bytes))})
-        at = ring.index(self._own_site)
 
         def steps(name: bytes | Address) -> int:
             site = self._site_at(name)
-            if site is None or site not in ring:
-                return 0
-            ahead = (ring.index(site) - at) % len(ring)
-            return min(ahead, len(ring) - ahead)
+            return distance(ring, self._own_site, site) if site in ring else 0
 
         return sorted(due, key=steps)
 
