@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from meshnode.errors import TransportError
@@ -16,6 +17,8 @@ from meshnode.net.interfaces import Interface, Selection
 MDNS_PORT = 5353
 GROUP_V4 = "224.0.0.251"
 GROUP_V6 = "ff02::fb"
+# Of Linux (linux/in.h, linux/in6.h), and not in Python's socket module.
+_IP_MULTICAST_ALL, _IPV6_MULTICAST_ALL = 49, 29
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,19 @@ def _try_port(dual_stack: bool) -> None:
                 f"UDP port {MDNS_PORT} is taken by a program that does not share it ({_why(error)}); "
                 "with avahi, set disallow-other-stacks=no in avahi-daemon.conf"
             ) from error
+
+
+def hear_joined_only(listening: socket.socket) -> None:
+    """Take multicast on the interfaces alone whose groups this very socket joined.
+
+    Linux hands a socket what comes in by every interface on which any program of the machine joined the group: with
+    avahi beside us we would hear, and answer, on the interfaces that we skip. Other systems do not.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    with suppress(OSError):  # an IPv4 socket has no option of IPv6, nor has an old kernel
+        listening.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
+        listening.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
 
 
 def _why(error: OSError) -> str:
