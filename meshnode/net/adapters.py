@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from ipaddress import IPv4Interface, IPv6Interface, ip_address
 from pathlib import Path
 
 import ifaddr
 
 from meshnode.net.addresses import parse_host
-from meshnode.net.interfaces import NO_RULES, NONE_REFUSED, UNKNOWN, Device, Interface, Rules, Selection, select
+from meshnode.net.interfaces import NO_RULES, UNKNOWN, Device, Interface, Rules, Selection, select
 
 SYSFS = Path("/sys/class/net")
 DEPTH = 4  # levels of bridges, bonds and VLANs that are looked through for a card
@@ -79,9 +79,9 @@ def _network(ip: ifaddr.IP) -> IPv4Interface | IPv6Interface:
     return IPv4Interface((ip.ip, ip.network_prefix))
 
 
-def selection(rules: Rules = NO_RULES, refused: Mapping[str, str] = NONE_REFUSED) -> Selection:
+def selection(rules: Rules = NO_RULES) -> Selection:
     """What a node uses that listens on every interface."""
-    return select(local_interfaces(), rules, refused)
+    return select(local_interfaces(), rules)
 
 
 def loopback_selection() -> Selection:
@@ -89,17 +89,17 @@ def loopback_selection() -> Selection:
     return select(interface for interface in local_interfaces() if interface.loopback)
 
 
-def selection_at(host: str, rules: Rules = NO_RULES, refused: Mapping[str, str] = NONE_REFUSED) -> Selection:
+def selection_at(host: str, rules: Rules = NO_RULES) -> Selection:
     """What a node uses that listens on `host`: of `::` and `0.0.0.0` every interface, else the one that has it.
 
     Whoever names an address to listen on has named its interface: it may be a virtual one.
     """
     bare = parse_host(host.partition("%")[0]) if host else None
     if bare is None or ip_address(bare).is_unspecified:
-        return selection(rules, refused)
+        return selection(rules)
     heard = [
         Interface(one.name, one.index, tuple(each for each in one.addresses if each.ip.compressed == bare), one.device)
         for one in local_interfaces()
         if any(each.ip.compressed == bare for each in one.addresses)
     ]
-    return select(heard, rules.allowing(one.name for one in heard), refused)
+    return select(heard, rules.allowing(one.name for one in heard))

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Interface, IPv6Interface
-from types import MappingProxyType
 
 # Names of interfaces that seldom lead to another device of the same person, and what they are.
 _VIRTUAL = (
@@ -93,7 +92,6 @@ class Rules:
 
 
 NO_RULES = Rules()
-NONE_REFUSED: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,29 +112,33 @@ class Selection:
         addresses = (address for interface in self.every for address in interface.addresses)
         return frozenset(str(address) for address in addresses if not address.ip.is_link_local)
 
+    def without(self, reasons: Mapping[str, str]) -> Selection:
+        """The same but for these interfaces, by name, each with a further reason against it."""
+        left = [interface for interface in (*self.used, *self.spare) if interface.name not in reasons]
+        return _selection(left, (*self.skipped, *reasons.items()), self.every)
 
-def select(
-    interfaces: Iterable[Interface], rules: Rules = NO_RULES, refused: Mapping[str, str] = NONE_REFUSED
-) -> Selection:
-    """Which interfaces to use. `refused` has further reasons against some by name, which no rule overrides.
 
-    Loopback is used only where nothing else is left: then at least the nodes of this machine find each other.
-    """
+def select(interfaces: Iterable[Interface], rules: Rules = NO_RULES) -> Selection:
+    """Which interfaces to use by what they are, and by the rules."""
     every = tuple(sorted(interfaces, key=lambda interface: interface.order))
-    reasons = {interface.name: _against(interface, rules, refused) for interface in every}
+    reasons = {interface.name: _against(interface, rules) for interface in every}
     left = [interface for interface in every if not reasons[interface.name]]
+    return _selection(left, tuple((name, reason) for name, reason in reasons.items() if reason), every)
+
+
+def _selection(
+    left: Iterable[Interface], skipped: tuple[tuple[str, str], ...], every: tuple[Interface, ...]
+) -> Selection:
+    """Loopback is used only where nothing else is left: then at least the nodes of this machine find each other."""
     used = tuple(interface for interface in left if not interface.loopback)
     loopback = tuple(interface for interface in left if interface.loopback)
-    skipped = tuple((name, reason) for name, reason in reasons.items() if reason)
     return Selection(used, skipped, loopback, every) if used else Selection(loopback, skipped, (), every)
 
 
-def _against(interface: Interface, rules: Rules, refused: Mapping[str, str]) -> str:
+def _against(interface: Interface, rules: Rules) -> str:
     name = interface.name
     if _named(name, rules.deny):
         return "deny_interfaces names it"
-    if name in refused:
-        return refused[name]
     if interface.loopback or _named(name, rules.allow):
         return ""
     if rules.allow:

@@ -21,6 +21,7 @@ from meshnode.net.pace import DiscoveryState, Pace
 from meshnode.net.responder import Resolved, Responder, Service
 from meshnode.net.seen import Seen, Standing
 from meshnode.net.sightings import Gone, Ignored, News, Sighting, SightingBook
+from meshnode.net.wifi_guard import Quiet, WifiGuard
 
 ONLY_LOOPBACK = "only loopback can multicast: nodes on this machine are found, others are not"
 UNHEARD = "this node does not hear its own announcement: a firewall or the network swallows multicast"
@@ -43,16 +44,20 @@ class Discovery:
         random: Callable[[], float],
         on_network: Callable[[], None] | None = None,
         scan: Callable[[], Selection] = selection,
+        guard: WifiGuard | None = None,
         responder: Callable[[Paths, Callable[[str, bool], None], int], Responder] = Responder,
         pace: Pace | None = None,
         own: tuple[bytes, bytes] | None = None,
     ) -> None:
-        self.state = DiscoveryState(False, "starting")
+        self._working, self._trouble = False, "starting"
         self._service = service
         self._on_sighting, self._on_gone, self._on_notice = on_sighting, on_gone, on_notice
         self._random, self._scan, self._make_responder = random, scan, responder
         self._pace = Pace() if pace is None else pace
         self._on_network = on_network
+        self._guard = guard
+        self._quiet = Quiet()  # in force: nothing is open any more where it says so
+        self._goodbye = True  # whether the life that ends is to say one
         own_site, own_tag = own or ((None, None) if service is None else (service.site, service.tag))
         self._book = SightingBook(own_site, open_attestation, own_tag)
         self.selection = Selection(())
@@ -92,9 +97,19 @@ class Discovery:
         self._browse_wanted = True
         self._kick.set()
 
+    def look_again(self) -> None:
+        """Which interfaces to use may be another question now."""
+        self._kick.set()
+
     def recheck(self) -> None:
         """The keyring changed: a site that was only seen may be a member now."""
         self._tell(self._book.recheck())
+
+    @property
+    def state(self) -> DiscoveryState:
+        """How it is, with where it keeps quiet."""
+        quiet = (f"quiet on {name}: {why}" for name, why in self._quiet.reasons.items())
+        return DiscoveryState(self._working, "; ".join(filter(None, (*quiet, self._trouble))))
 
     def sightings(self) -> list[Sighting]:
         return self._book.sightings()
@@ -120,6 +135,8 @@ class Discovery:
                 self._set_state(False, str(error) if expected else f"{type(error).__name__}: {error}")
                 self._failures += 1
                 longest = min(self._pace.retry_cap_s, self._pace.retry_s * 2 ** min(self._failures - 1, 16))
+                if self._quiet.reasons:
+                    longest = min(longest, self._pace.rescan_s)  # another network may be one to speak on
                 await self._wait(longest * (0.5 + self._random() / 2))
 
     async def _wait(self, seconds: float) -> None:
@@ -131,7 +148,7 @@ class Discovery:
 
     async def _session(self) -> None:
         """One life of the responder; returns when the interfaces it uses have changed."""
-        self._look_around()
+        self._quiet, self._goodbye = await self._look_around(), True
         paths = multicast_paths(self.selection)
         responder = self._make_responder(paths, self._instance_changed, self._pace.ttl_s)
         self._responder, self._heard = responder, False
@@ -147,7 +164,7 @@ class Discovery:
             self._responder = None
             for task in self._resolving.values():
                 task.cancel()
-            await responder.close()
+            await responder.close(goodbye=self._goodbye)
 
     async def _watch(self, responder: Responder, paths: Paths) -> None:
         clock = asyncio.get_running_loop().time
@@ -155,11 +172,13 @@ class Discovery:
         while True:
             await self._wait(self._pace.rescan_s)
             used = self.selection.used
-            self._look_around()
+            quiet = await self._look_around()
+            self._goodbye = not quiet.moved
             other = self.selection.used != used
             # What was refused a moment ago may be ready now: an IPv6 address is tentative at first.
             if (other or paths.refused) and multicast_paths(self.selection).hosts != paths.hosts:
                 return
+            self._quiet = quiet
             self._stale = self._stale or other
             if self._stale and self._service is not None:
                 self._stale = False
@@ -174,13 +193,16 @@ class Discovery:
             if self._service is not None and clock() - announced >= self._pace.heard_s:
                 self._set_state(True, self._limits(paths))
 
-    def _look_around(self) -> None:
+    async def _look_around(self) -> Quiet:
         """Which interfaces there are now, and whether that is another network than a moment ago."""
-        before, self.selection = self.selection, self._scan()
+        before, found = self.selection, self._scan()
+        quiet = Quiet() if self._guard is None else await self._guard.look(found.used)
+        self.selection = found.without(quiet.reasons)
         same = before.used == self.selection.used and before.networks == self.selection.networks
         if self._looked and not same and self._on_network is not None:
             self._on_network()
         self._looked = True
+        return quiet
 
     def _limits(self, paths: Paths) -> str:
         if not self._heard:
@@ -188,9 +210,11 @@ class Discovery:
         return _reach(paths)
 
     def _set_state(self, working: bool, reason: str) -> None:
-        """A reason is told once, when it arises."""
-        previous, self.state = self.state, DiscoveryState(working, reason)
-        if reason and reason != previous.reason:
+        """A reason is told once, when it arises. What comes of keeping quiet where that was asked for is none."""
+        if reason == ONLY_LOOPBACK and self._quiet.reasons:
+            reason = ""
+        previous, self._working, self._trouble = self._trouble, working, reason
+        if reason and reason != previous:
             self._on_notice("discovery", None, reason)
 
     # --- what the network says

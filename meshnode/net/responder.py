@@ -150,8 +150,10 @@ class Responder:
                 return _resolved(instance, info)
         return None
 
-    async def close(self) -> None:
-        """Say goodbye and release the sockets, in bounded time."""
+    async def close(self, *, goodbye: bool = True) -> None:
+        """Say goodbye, unless that would tell somebody who was never greeted; release the sockets, in bounded time."""
+        if not goodbye and self._info is not None:
+            self._zeroconf.zeroconf.registry.async_remove(self._info)
         if self._browser is not None:
             await self._browser.async_cancel()
             self._browser = None

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from ipaddress import ip_address
 
 from meshnode.net.adapters import selection_at
 from meshnode.net.addresses import Address, invite_addresses
-from meshnode.net.interfaces import NONE_REFUSED, Rules, Selection
+from meshnode.net.interfaces import Rules, Selection
 from meshnode.node.config import Config
 
 
-def selection_of(config: Config, refused: Mapping[str, str] = NONE_REFUSED) -> Selection:
-    """The interfaces to announce and browse on as they are now; `refused` has further reasons against some."""
+def selection_of(config: Config) -> Selection:
+    """The interfaces to announce and browse on as they are now, but for what a guard has against them."""
     rules = Rules(tuple(config.allow_interfaces), tuple(config.deny_interfaces))
-    return selection_at(config.listen, rules, refused)
+    return selection_at(config.listen, rules)
 
 
 def addresses_of(config: Config, port: int) -> list[str]:

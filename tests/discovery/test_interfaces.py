@@ -69,7 +69,7 @@ def test_reasons_name_the_setting() -> None:
 
 
 def test_a_further_reason_stands_above_what_is_allowed() -> None:
-    selected = select(ALL, Rules(allow=("wlan0",)), {"wlan0": "its Wi-Fi is not trusted"})
+    selected = select(ALL, Rules(allow=("wlan0",))).without({"wlan0": "its Wi-Fi is not trusted"})
     assert used(selected) == ["lo"]
     assert dict(selected.skipped)["wlan0"] == "its Wi-Fi is not trusted"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from ipaddress import IPv4Interface, IPv6Interface
 from typing import cast
 
@@ -24,6 +24,8 @@ from meshnode.net.pace import DiscoveryState, Pace
 from meshnode.net.responder import LABEL_BYTES, Resolved, Responder, Service, instance_label
 from meshnode.net.seen import Standing
 from meshnode.net.sightings import Sighting
+from meshnode.net.wifi import Network, Wifi, WifiPolicy
+from meshnode.net.wifi_guard import WifiGuard
 
 LIMIT_S = 5.0
 (LOOPBACK,) = (one for one in local_interfaces() if one.loopback)
@@ -75,8 +77,8 @@ class FakeResponder:
         await self._wire.silent.wait()
         return None
 
-    async def close(self) -> None:
-        self._wire.log.append("close")
+    async def close(self, *, goodbye: bool = True) -> None:
+        self._wire.log.append("close" if goodbye else "close without a goodbye")
 
 
 class Rig:
@@ -84,6 +86,8 @@ class Rig:
         self.wire = Wire()
         self.interfaces: tuple[Interface, ...] = (LOOPBACK,)
         self.rules = Rules()
+        self.joined: dict[str, Network] = {}
+        self.guard = WifiGuard(WifiPolicy(), now=lambda: 0.0, read=self.read)
         self.scans = 0
         self.networks = asyncio.Event()
         self.sightings: asyncio.Queue[Sighting] = asyncio.Queue()
@@ -99,6 +103,7 @@ class Rig:
             random=lambda: 1.0,
             on_network=self.networks.set,
             scan=self.scan,
+            guard=self.guard,
             responder=self.wire.make,
             pace=pace,
         )
@@ -115,6 +120,9 @@ class Rig:
         """Until discovery has looked at the interfaces so many times more."""
         wanted = self.scans + count
         await self.until(lambda: self.scans >= wanted)
+
+    async def read(self, names: Iterable[str]) -> dict[str, Network]:
+        return {name: self.joined[name] for name in names}
 
     def scan(self) -> Selection:
         self.scans += 1
@@ -312,6 +320,56 @@ async def test_an_interface_that_is_skipped_is_neither_announced_nor_a_reason_to
         rig.interfaces = (LOOPBACK, container, vpn)  # what can be dialed may be another now
         await rig.networks.wait()
         assert "10.8.0.2" not in "".join(rig.wire.log)
+
+
+# What a test can multicast on and is not taken for loopback alone.
+WLAN = Interface("wlan0", LOOPBACK.index, (IPv4Interface("127.0.0.3/8"), IPv4Interface("10.1.1.1/24")))
+CAREFUL = WifiPolicy(announce_on_untrusted_wifi=False, trusted_ssids=frozenset({b"Home"}))
+QUIET = 'quiet on wlan0: joined to "Cafe", which is not in trusted_ssids'
+
+
+async def test_on_a_network_that_is_not_trusted_a_node_keeps_quiet_and_no_fault_is_made_of_it() -> None:
+    async with running() as rig:
+        rig.interfaces, rig.joined = (LOOPBACK, WLAN), {"wlan0": Wifi(b"Cafe")}
+        rig.guard.follow(CAREFUL)
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(True, QUIET))
+        assert rig.discovery.selection.skipped == (("wlan0", QUIET.partition(": ")[2]),)
+        assert "10.1.1.1" not in "".join(rig.wire.log)
+        rig.joined = {"wlan0": Wifi(b"Hotel")}
+        rig.guard.follow(CAREFUL)
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(True, QUIET.replace("Cafe", "Hotel")))
+        rig.wire.echo = False
+        rig.joined = {"wlan0": Wifi(b"Home")}
+        rig.guard.follow(CAREFUL)
+        await rig.until(lambda: rig.wire.log[-1:] == ["announce 4747 10.1.1.1"])
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(True, UNHEARD))
+        assert not [text for kind, text in rig.notices._queue if "quiet" in text]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_trust_that_ends_is_a_goodbye_and_a_strange_network_hears_none(moved: bool) -> None:
+    async with running(Pace(rescan_s=LIMIT_S * 2)) as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        rig.interfaces, rig.joined = (LOOPBACK, WLAN), {"wlan0": Wifi(b"Home")}
+        rig.guard.follow(CAREFUL)
+        rig.discovery.look_again()
+        await rig.until(lambda: rig.wire.log[-1:] == ["announce 4747 10.1.1.1"])
+        del rig.wire.log[:]
+        rig.joined = {"wlan0": Wifi(b"Cafe" if moved else b"Home")}
+        rig.guard.follow(CAREFUL if moved else WifiPolicy(announce_on_untrusted_wifi=False))
+        rig.discovery.look_again()
+        await rig.until(lambda: len(rig.wire.log) == 3)
+        assert rig.wire.log[0] == ("close without a goodbye" if moved else "close")
+
+
+async def test_of_a_node_that_can_only_keep_quiet_the_networks_are_looked_at_again_soon() -> None:
+    async with running(Pace(rescan_s=0.005, retry_s=LIMIT_S * 2)) as rig:
+        rig.interfaces, rig.joined = (WLAN,), {"wlan0": Wifi(b"Cafe")}
+        rig.guard.follow(CAREFUL)
+        await rig.until(lambda: rig.discovery.state.reason.startswith(f"{QUIET}; every network interface is skipped"))
+        rig.joined = {"wlan0": Wifi(b"Home")}
+        rig.guard.follow(CAREFUL)
+        await rig.until(lambda: rig.wire.log[-1:] == ["announce 4747 10.1.1.1"])
 
 
 def test_only_so_many_interfaces_are_joined() -> None:
