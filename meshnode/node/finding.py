@@ -17,10 +17,11 @@ from meshnode.net.interfaces import Selection
 from meshnode.net.mdns import Discovery
 from meshnode.net.responder import Service
 from meshnode.net.sightings import Sighting
+from meshnode.node.config import Config, wifi_policy_of
 from meshnode.node.dialer import Dial, Dialer
 from meshnode.node.dialing import DialPlan
 from meshnode.node.dialtarget import Attempt
-from meshnode.node.interfaces import selection_of
+from meshnode.node.interfaces import guard_of, selection_of
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import wall_ms
 from meshnode.node.surroundings import Surroundings, state_of
@@ -51,6 +52,7 @@ class Finder:
         self._dialing: asyncio.Task[None] | None = None
         self._discovery: Discovery | None = None
         self._service: Service | None = None
+        self._guard = guard_of(settings.config)
 
     def start(self, port: int, members: Iterable[bytes], remembered: Mapping[bytes, Iterable[str]]) -> None:
         """Dial what is known, and announce `port` unless discovery is off."""
@@ -97,6 +99,12 @@ class Finder:
             self._service = replace(self._service, nearby=port)
             self._discovery.update(self._service)
 
+    def follow(self, config: Config) -> None:
+        """Keep quiet from now on where these settings say so, and nowhere else."""
+        self._guard.follow(wifi_policy_of(config))
+        if self._discovery is not None:
+            self._discovery.look_again()
+
     # --- news
 
     def members(self, sites: Iterable[bytes]) -> None:
@@ -141,6 +149,7 @@ class Finder:
             on_network=self._network_changed,
             random=random.random,
             scan=lambda: selection_of(self._settings.config),
+            guard=self._guard,
         )
 
     def _seen(self, sighting: Sighting) -> None:

@@ -27,7 +27,7 @@ from meshnode.node.ceremony import join_over
 from meshnode.node.config import Config
 from meshnode.node.founding import SEED_BYTES, Found, check_name, settle_joined
 from meshnode.node.home import JOINING, Home
-from meshnode.node.interfaces import selection_of
+from meshnode.node.interfaces import guard_of, selection_of
 from meshnode.node.lock import lock_alone
 from meshnode.node.pairing import REFUSED, SAID_NO, Joined
 from meshnode.node.pairing_views import JoinView
@@ -172,6 +172,7 @@ class _Search:
             on_notice=lambda _kind, _site, _text: None,
             random=random.random,
             scan=loopback_selection if self._on_this_machine() else lambda: selection_of(config),
+            guard=guard_of(config),
         )
 
     @asynccontextmanager

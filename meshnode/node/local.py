@@ -110,6 +110,10 @@ class LocalNode(LettingIn, Telling, Discovering):
             scope=config.scope,
             replicate_raw_ingress=config.replicate_raw_ingress,
             replay_budget_days=config.replay_budget_days,
+            announce_on_untrusted_wifi=config.announce_on_untrusted_wifi,
+            trusted_ssids=config.trusted_ssids,
+            announce_on_unknown_networks=config.announce_on_unknown_networks,
+            announce_on_wired_networks=config.announce_on_wired_networks,
             classes=classes,
         )
 

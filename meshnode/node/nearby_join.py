@@ -23,7 +23,7 @@ from meshnode.node.bell import Bell
 from meshnode.node.config import Config
 from meshnode.node.founding import SEED_BYTES, check_name, settle_joined
 from meshnode.node.home import JOINING, Home
-from meshnode.node.interfaces import selection_of
+from meshnode.node.interfaces import guard_of, selection_of
 from meshnode.node.lock import lock_alone
 from meshnode.node.nearby_ceremony import BUSY, Ask, endpoint_config, visit_over
 from meshnode.node.pairing_views import JoinView, NearbyDeviceView
@@ -49,6 +49,7 @@ class Nearby:
             on_notice=lambda _kind, _site, _text: None,
             random=random.random,
             scan=lambda: selection_of(settings),
+            guard=guard_of(settings),
         )
 
     @classmethod

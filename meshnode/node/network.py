@@ -29,6 +29,7 @@ from meshnode.net.endpoint import (
     Link,
 )
 from meshnode.node.ceremony import UnknownInvites, invite_over
+from meshnode.node.config import Config
 from meshnode.node.dialtarget import Attempt
 from meshnode.node.drive import Ending, Hooks, PeerDriver
 from meshnode.node.farewell import Farewell
@@ -191,6 +192,10 @@ class Network:
     def linked(self) -> frozenset[bytes]:
         """The sites with a link whose session hears of what changes."""
         return frozenset(driver.peer for driver in self._drivers.values())
+
+    def follow(self, config: Config) -> None:
+        """Other settings say on which networks this node shows itself."""
+        self._finder.follow(config)
 
     async def policy_changed(self, change: PolicyChange) -> None:
         """Another policy is in force: what hellos say of it takes a new link (profile §8), the rest is told here."""

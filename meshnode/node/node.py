@@ -304,7 +304,10 @@ class Node(LocalNode):
         """Take these settings over from the file."""
         changed = {name: getattr(self._said, name) for name in settings}
         self._config = msgspec.structs.replace(self._settings_now(), **changed)
+        self._settings = replace(self._settings, config=msgspec.structs.replace(self._settings.config, **changed))
         await self._put_in_force(self._config)
+        if self._network is not None:
+            self._network.follow(self._config)
 
     async def _policy_changed(self, change: PolicyChange) -> None:
         if self._network is not None and change.any:

@@ -16,7 +16,7 @@ from meshnode.net.mdns import Discovery
 from meshnode.net.seen import Seen
 from meshnode.node.config import Config
 from meshnode.node.dialreason import DialReason
-from meshnode.node.interfaces import selection_of
+from meshnode.node.interfaces import guard_of, selection_of
 
 OFF = "off"
 
@@ -65,6 +65,7 @@ async def look_around(config: Config, seconds: float, mesh: MeshKeys = STRANGER)
         on_notice=lambda _kind, _site, _text: None,
         random=random.random,
         scan=lambda: selection_of(config),
+        guard=guard_of(config),
         own=None if mesh is STRANGER else (mesh.own_site, mesh_tag(mesh.mesh_id)),
     )
     discovery.start()

@@ -67,7 +67,8 @@ class MemoryNode:
         self.complete = True
         self.online = True
         self.failure: Exception | None = None
-        self.settings: dict[str, Any] = {"scope": [], "replicate_raw_ingress": False, "replay_budget_days": 0}
+        shown = msgspec.structs.asdict(PolicyView(scope=[], replicate_raw_ingress=False, replay_budget_days=0))
+        self.settings: dict[str, Any] = {name: value for name, value in shown.items() if name != "classes"}
         self.waits: list[float] = []
         self.complete_after = 0
         self.becomes: list[InvitedView] = []  # what `invited` tells of every invite
