@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from meshnode.errors import MeshError
     from meshnode.node.config import Config
     from meshnode.node.databases import open_database
+    from meshnode.node.discoverviews import DiscoverView
     from meshnode.node.home import Home
     from meshnode.node.joining import join
     from meshnode.node.memberviews import LeaveView, MemberView, RecordView
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ChangeView",
     "Config",
+    "DiscoverView",
     "Home",
     "LeaveView",
     "MemberView",
@@ -54,6 +56,7 @@ _ELSEWHERE = {
     "MeshError": "errors",
     "Config": "node.config",
     "Home": "node.home",
+    "DiscoverView": "node.discoverviews",
     "join": "node.joining",
     "LeaveView": "node.memberviews",
     "MemberView": "node.memberviews",

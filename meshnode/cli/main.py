@@ -30,6 +30,7 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("join", "join", "become a member of a mesh by an invite"),
     ("nearby", "nearby", "show devices close by that can be paired with, or be one"),
     ("pair", "pair", "become a member by a device close by, without an invite"),
+    ("discover", "discover", "show who is around, and why each was dialed or not"),
     ("table", "table", "add a table to the mesh, say its class, or list them"),
     ("policy", "policy", "show or change what may cross the mesh"),
     ("put", "put", "write one row"),

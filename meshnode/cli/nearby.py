@@ -50,7 +50,7 @@ def spaced(code: str) -> str:
 async def _look(options: argparse.Namespace) -> int:
     from meshnode.node.nearby_join import nearby_devices
 
-    devices, trouble = await nearby_devices(options.seconds)
+    devices, trouble = await nearby_devices(connect.home_of(options).config, options.seconds)
     if devices or options.output in ("json", "jsonl"):
         print_many(devices, options.output, _SHOWN)
     else:

@@ -1,4 +1,4 @@
-"""Show or change what of this node may cross the mesh: its scope, and whether and how far back raw tables do.
+"""Show or change what of this node may cross the mesh, and on which networks it shows itself.
 
 What is set is written to config.toml and in force at once, in a running node too. The class of one table is changed by
 `meshnode table class`.
@@ -13,6 +13,7 @@ from meshnode.cli import connect
 from meshnode.cli.globals import add_globals
 from meshnode.cli.output import print_one
 from meshnode.errors import UsageError
+from meshnode.node.config import Config
 from meshnode.node.views import PolicyView
 
 _SWITCH = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
@@ -25,9 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     change = actions.add_parser(
         "set",
         description="Change one setting: scope PATTERN… (without one: everything), replicate_raw_ingress true|false, "
-        "replay_budget_days 1 to 90 (0: no bound).",
+        "replay_budget_days 1 to 90 (0: no bound), announce_on_untrusted_wifi true|false, trusted_ssids NAME…, "
+        "announce_on_unknown_networks true|false, announce_on_wired_networks true|false.",
     )
-    change.add_argument("setting", metavar="KEY", help="scope, replicate_raw_ingress or replay_budget_days")
+    change.add_argument("setting", metavar="KEY", help="one of these settings")
     change.add_argument("values", nargs="*", metavar="VALUE")
     for each in (show, change):
         add_globals(each)
@@ -42,11 +44,12 @@ def run(options: argparse.Namespace) -> int:
 
 def parsed(setting: str, values: list[str]) -> Any:
     """A value as it is written on a command line; UsageError where it is none of that setting."""
-    if setting == "scope":
+    default = getattr(Config(), setting, None)
+    if isinstance(default, list):
         return values
     if len(values) != 1:
         raise UsageError(f"{setting} takes one value")
-    if setting == "replicate_raw_ingress":
+    if isinstance(default, bool):
         if values[0].lower() not in _SWITCH:
             raise UsageError(f"{setting} is true or false, not {values[0]!r}")
         return _SWITCH[values[0].lower()]

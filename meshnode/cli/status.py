@@ -28,6 +28,12 @@ async def _status(options: argparse.Namespace) -> Status:
         return await operations.status()
 
 
+def _discovery(status: Status) -> str:
+    skipped = ", ".join(map(printable, status.skipped_interfaces))
+    without = f"; not on {skipped}: `meshnode discover` says why" if skipped else ""
+    return f"discovery: {printable(status.discovery)}{without}"
+
+
 def _print(status: Status) -> None:
     running = f"running, process {status.pid}, UDP port {status.port}" if status.running else "not running"
     role = "retired from" if status.retired else f"{status.role} of"
@@ -41,7 +47,7 @@ def _print(status: Status) -> None:
         until = "is mended" if table in status.unusable else f"is added: `meshnode table add {cell(table)} …`"
         print(f"events that wait until table {cell(table)} {until}: {events}")
     if status.running:
-        print(f"discovery: {printable(status.discovery)}" if status.online else "cut off: it has no links on purpose")
+        print(_discovery(status) if status.online else "cut off: it has no links on purpose")
     if status.moved:
         print(f"Nothing is written or sent here: {printable(status.moved)}.")
     elif not status.publishing:

@@ -88,7 +88,7 @@ def _config(config: Config, options: argparse.Namespace) -> Config:
         port=options.port,
         listen=options.listen,
         peers=None if options.peer is None else [*config.peers, *options.peer],
-        discovery=False if options.no_discovery else None,
+        mdns_enabled=False if options.no_discovery else None,
         scope=options.scope,
     )
 

@@ -34,7 +34,8 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
     api = _Api(operations, stopping)
     posts = _of_the_node(operations, api) | _of_tables(operations, api)
     posts |= _of_members(operations, api) | _of_pairing(operations, api)
-    readable = {"ping", "status", "peers", "members", "tables", "policy", "sync-state", "frontier", "changes", "digest"}
+    readable = {"ping", "status", "peers", "members", "discover", "tables", "policy"}
+    readable |= {"sync-state", "frontier", "changes", "digest"}
     routes = [
         Route(
             f"{asked.API}/{name}",
@@ -51,6 +52,7 @@ def _of_the_node(operations: Operations, api: _Api) -> dict[str, Handler]:
         "ping": api.ping,
         "status": _answer(asked.NoArguments, lambda _: operations.status()),
         "peers": _answer(asked.NoArguments, lambda _: operations.peers()),
+        "discover": _answer(asked.Discover, api.discover),
         "policy": _answer(asked.NoArguments, lambda _: operations.policy()),
         "set-policy": _answer(asked.SetPolicy, lambda a: operations.set_policy(a.setting, a.value)),
         "sync-state": _answer(asked.SomePeer, lambda a: operations.sync_state(a.peer)),
@@ -147,6 +149,10 @@ class _Api:
     async def wait(self, arguments: asked.Wait) -> Any:
         timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)
         return await self._unless_stopped(self._operations.wait(timeout_s=timeout_s, live_only=arguments.live_only))
+
+    async def discover(self, arguments: asked.Discover) -> Any:
+        seconds = min(max(0.0, arguments.seconds), asked.WAIT_SLICE_S)
+        return await self._unless_stopped(self._operations.discover(seconds=seconds))
 
     async def invited(self, arguments: asked.Invited) -> Any:
         timeout_s = min(arguments.timeout_s, asked.WAIT_SLICE_S)

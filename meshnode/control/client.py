@@ -13,6 +13,7 @@ from meshnode.control.http import LOST, Exchange
 from meshnode.errors import BusyError, TransportError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.discoverviews import DiscoverView
 from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
@@ -77,6 +78,15 @@ class ControlClient:
 
     async def peers(self) -> list[PeerView]:
         return await self._call("peers", asked.NoArguments(), list[PeerView])
+
+    async def discover(self, *, seconds: float) -> DiscoverView:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while True:
+            slice_s = min(max(0.0, end - loop.time()), asked.WAIT_SLICE_S)
+            view = await self._call("discover", asked.Discover(seconds=slice_s), DiscoverView)
+            if loop.time() >= end:
+                return view
 
     async def tables(self) -> list[TableView]:
         return await self._call("tables", asked.NoArguments(), list[TableView])

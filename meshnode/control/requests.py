@@ -154,6 +154,12 @@ class NearbyAnswer(Arguments, frozen=True, kw_only=True):
     yes: bool
 
 
+class Discover(Arguments, frozen=True, kw_only=True):
+    """`discover`."""
+
+    seconds: float
+
+
 class Wait(Arguments, frozen=True, kw_only=True):
     """`wait`."""
 

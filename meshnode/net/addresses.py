@@ -1,24 +1,20 @@
-"""Where a node can be reached: parsing addresses, this machine's interfaces, the order to try them in (profile §11)."""
+"""Where a node can be reached: parsing addresses, which ones are announced, the order to try them in (profile §11)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address
-
-import ifaddr
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import islice
 
 from meshnode.errors import UsageError
-from meshnode.limits import ADDRESS_CHARS, ADDRESSES_PER_SITE
+from meshnode.limits import ADDRESS_CHARS, ADDRESSES_PER_SITE, HOSTS_PER_ANNOUNCEMENT
+from meshnode.net.interfaces import Interface
 
 NAME_CHARS = 253  # of a host name (RFC 1035)
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _SCOPE = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-# Interfaces that seldom lead to another device of the same person: container bridges, virtual machines, tunnels.
-_VIRTUAL = re.compile(
-    r"docker|br-|veth|virbr|vmnet|vboxnet|lxc|lxd|cni|flannel|podman|tun|tap|wg|utun|tailscale|zt|ppp"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,63 +78,6 @@ def parse_host(host: str) -> str | None:
     return f"{parsed.compressed}{percent}{scope}"
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """One network interface as it is now; `index` is what scopes IPv6 link-local addresses."""
-
-    name: str
-    index: int
-    addresses: tuple[IPv4Interface | IPv6Interface, ...]
-
-    @property
-    def loopback(self) -> bool:
-        return all(address.ip.is_loopback for address in self.addresses)
-
-    @property
-    def link_local(self) -> str | None:
-        """Its first IPv6 link-local address, without a scope."""
-        found = (address.ip for address in self.addresses if address.version == 6 and address.ip.is_link_local)
-        return next((ip.compressed for ip in found), None)
-
-    @property
-    def order(self) -> tuple[bool, bool, int]:
-        """Real networks first, then virtual ones, loopback last."""
-        return (self.loopback, _VIRTUAL.match(self.name) is not None, self.index)
-
-
-def local_interfaces() -> tuple[Interface, ...]:
-    """Every interface of this machine that has an address, the most useful first."""
-    found = []
-    for adapter in ifaddr.get_adapters():
-        addresses = tuple(sorted({_network(ip) for ip in adapter.ips}, key=lambda one: (one.version, one)))
-        if addresses:
-            found.append(Interface(str(adapter.name), adapter.index or 0, addresses))
-    return tuple(sorted(found, key=lambda interface: interface.order))
-
-
-def loopback_interfaces() -> tuple[Interface, ...]:
-    """Loopback alone: what nodes that shall be found on this machine only announce and browse on."""
-    return tuple(interface for interface in local_interfaces() if interface.loopback)
-
-
-def interfaces_at(host: str) -> tuple[Interface, ...]:
-    """The interfaces that a socket bound to `host` hears: all for `::` and `0.0.0.0`, else the one that has it."""
-    bare = parse_host(host.partition("%")[0]) if host else None
-    if bare is None or ip_address(bare).is_unspecified:
-        return local_interfaces()
-    return tuple(
-        Interface(one.name, one.index, tuple(each for each in one.addresses if each.ip.compressed == bare))
-        for one in local_interfaces()
-        if any(each.ip.compressed == bare for each in one.addresses)
-    )
-
-
-def _network(ip: ifaddr.IP) -> IPv4Interface | IPv6Interface:
-    if isinstance(ip.ip, tuple):
-        return IPv6Interface((ip.ip[0].partition("%")[0], ip.network_prefix))
-    return IPv4Interface((ip.ip, ip.network_prefix))
-
-
 def announced_addresses(interfaces: Sequence[Interface]) -> tuple[str, ...]:
     """What an announcement lists: every address but loopback's, which counts only where there is no other."""
     ordered = sorted(interfaces, key=lambda interface: interface.order)
@@ -166,9 +105,7 @@ def is_own(address: Address, port: int, interfaces: Sequence[Interface]) -> bool
 def dialable_untrusted(hosts: Iterable[str], interfaces: Sequence[Interface]) -> tuple[str, ...]:
     """The hosts of an announcement that can be dialed, nearest first, at most 16 (profile §11)."""
     found: dict[str, int] = {}
-    for host in hosts:
-        if len(found) >= ADDRESSES_PER_SITE:
-            break
+    for host in islice(hosts, HOSTS_PER_ANNOUNCEMENT):
         parsed = parse_host(host)
         if parsed is None:
             continue

@@ -217,14 +217,14 @@ class Reception:
         """Our own site answers: this very process, or a copy of it that runs elsewhere (profile §8, twin)."""
         if peer.spki == self._identity.spki:
             connection.close(CloseCode.DUPLICATE, "this node dialed itself")
-            self._fail(connection, CloseCode.DUPLICATE, "that address is this node itself")
+            self._fail(connection, CloseCode.DUPLICATE, "that address is this node itself", peer.site)
         else:
             self._refuse(connection, peer, CloseCode.TWIN, "another running process answers for this node's site")
 
     def _refuse(self, connection: Connection, peer: AuthenticatedPeer | None, code: CloseCode, reason: str) -> None:
         connection.close(code, reason)
         self._post_refused(connection, peer, code, reason)
-        self._fail(connection, code, reason)
+        self._fail(connection, code, reason, None if peer is None else peer.site)
 
     def _post_refused(
         self, connection: Connection, peer: AuthenticatedPeer | None, code: CloseCode, reason: str
@@ -234,7 +234,7 @@ class Reception:
         kind = code.name.lower().replace("_", "-")
         self._notices.post(kind, where if peer is None else peer.site, f"{who}: {reason}")
 
-    def _fail(self, connection: Connection, code: CloseCode, reason: str) -> None:
+    def _fail(self, connection: Connection, code: CloseCode, reason: str, site: bytes | None = None) -> None:
         dial = self._dials.get(connection)
         if dial is not None and not dial.opened.done():
-            dial.opened.set_exception(TransportError(f"{address_text(connection.address)}: {reason}", code))
+            dial.opened.set_exception(TransportError(f"{address_text(connection.address)}: {reason}", code, site))

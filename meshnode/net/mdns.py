@@ -12,26 +12,26 @@ from contextlib import suppress
 
 from meshnode.errors import MalformedError, TransportError
 from meshnode.limits import RESOLVES_AT_ONCE
-from meshnode.net.addresses import Address, Interface, announced_addresses, dialable_untrusted, is_own, local_interfaces
+from meshnode.net.adapters import selection
+from meshnode.net.addresses import Address, announced_addresses, dialable_untrusted, is_own
+from meshnode.net.announcement import OpenAttestation, parse_txt_untrusted
+from meshnode.net.interfaces import Selection
 from meshnode.net.multicast import Paths, multicast_paths
 from meshnode.net.pace import DiscoveryState, Pace
 from meshnode.net.responder import Resolved, Responder, Service
-from meshnode.net.sightings import (
-    Gone,
-    Ignored,
-    News,
-    OpenAttestation,
-    Sighting,
-    SightingBook,
-    parse_txt_untrusted,
-)
+from meshnode.net.seen import Seen, Standing
+from meshnode.net.sightings import Gone, Ignored, News, Sighting, SightingBook
+from meshnode.net.wifi_guard import Quiet, WifiGuard
 
 ONLY_LOOPBACK = "only loopback can multicast: nodes on this machine are found, others are not"
 UNHEARD = "this node does not hear its own announcement: a firewall or the network swallows multicast"
 
 
 class Discovery:
-    """Announces `service` (None: browses only) and reports who else is there. Runs until `stop`."""
+    """Announces `service` (None: browses only, for the site and mesh tag in `own`) and reports who else is there.
+
+    Runs until `stop`.
+    """
 
     def __init__(
         self,
@@ -43,18 +43,25 @@ class Discovery:
         on_notice: Callable[[str, bytes | None, str], None],
         random: Callable[[], float],
         on_network: Callable[[], None] | None = None,
-        scan: Callable[[], tuple[Interface, ...]] = local_interfaces,
+        scan: Callable[[], Selection] = selection,
+        guard: WifiGuard | None = None,
         responder: Callable[[Paths, Callable[[str, bool], None], int], Responder] = Responder,
         pace: Pace | None = None,
+        own: tuple[bytes, bytes] | None = None,
     ) -> None:
-        self.state = DiscoveryState(False, "starting")
+        self._working, self._trouble = False, "starting"
         self._service = service
         self._on_sighting, self._on_gone, self._on_notice = on_sighting, on_gone, on_notice
         self._random, self._scan, self._make_responder = random, scan, responder
         self._pace = Pace() if pace is None else pace
         self._on_network = on_network
-        self._book = SightingBook(None if service is None else service.site, open_attestation)
-        self._interfaces: tuple[Interface, ...] = ()
+        self._guard = guard
+        self._quiet = Quiet()  # in force: nothing is open any more where it says so
+        self._goodbye = True  # whether the life that ends is to say one
+        own_site, own_tag = own or ((None, None) if service is None else (service.site, service.tag))
+        self._book = SightingBook(own_site, open_attestation, own_tag)
+        self.selection = Selection(())
+        self._looked = False
         self._responder: Responder | None = None
         self._task: asyncio.Task[None] | None = None
         self._resolving: dict[str, asyncio.Task[None]] = {}
@@ -90,12 +97,32 @@ class Discovery:
         self._browse_wanted = True
         self._kick.set()
 
+    def look_again(self) -> None:
+        """Which interfaces to use may be another question now."""
+        self._kick.set()
+
     def recheck(self) -> None:
         """The keyring changed: a site that was only seen may be a member now."""
         self._tell(self._book.recheck())
 
+    @property
+    def state(self) -> DiscoveryState:
+        """How it is, with where it keeps quiet."""
+        quiet = (f"quiet on {name}: {why}" for name, why in self._quiet.reasons.items())
+        return DiscoveryState(self._working, "; ".join(filter(None, (*quiet, self._trouble))))
+
     def sightings(self) -> list[Sighting]:
         return self._book.sightings()
+
+    def seen(self) -> list[Seen]:
+        """Every announcement in sight and what it is worth, this node's own included once it was heard."""
+        own = None if self._responder is None else self._responder.own_instance
+        if own is None or self._service is None or not self._heard:
+            return self._book.seen()
+        addresses = announced_addresses(self.selection.used)
+        service = self._service
+        mine = Seen(own, Standing.OWN, "this very node", service.site, service.tag, service.port, addresses)
+        return [mine, *self._book.seen()]
 
     # --- keeping it alive
 
@@ -108,6 +135,8 @@ class Discovery:
                 self._set_state(False, str(error) if expected else f"{type(error).__name__}: {error}")
                 self._failures += 1
                 longest = min(self._pace.retry_cap_s, self._pace.retry_s * 2 ** min(self._failures - 1, 16))
+                if self._quiet.reasons:
+                    longest = min(longest, self._pace.rescan_s)  # another network may be one to speak on
                 await self._wait(longest * (0.5 + self._random() / 2))
 
     async def _wait(self, seconds: float) -> None:
@@ -119,41 +148,41 @@ class Discovery:
 
     async def _session(self) -> None:
         """One life of the responder; returns when the interfaces it uses have changed."""
-        previous, self._interfaces = self._interfaces, self._scan()
-        if previous not in ((), self._interfaces):
-            self._network_changed()
-        paths = multicast_paths(self._interfaces)
+        self._quiet, self._goodbye = await self._look_around(), True
+        paths = multicast_paths(self.selection)
         responder = self._make_responder(paths, self._instance_changed, self._pace.ttl_s)
         self._responder, self._heard = responder, False
         try:
             await responder.browse()
-            self._set_state(True, "" if paths.beyond else ONLY_LOOPBACK)
+            self._set_state(True, _reach(paths))
             if self._service is not None:
                 self._stale = False
-                await responder.announce(self._service, announced_addresses(self._interfaces))
+                await responder.announce(self._service, announced_addresses(self.selection.used))
             self._failures = 0
             await self._watch(responder, paths)
         finally:
             self._responder = None
             for task in self._resolving.values():
                 task.cancel()
-            await responder.close()
+            await responder.close(goodbye=self._goodbye)
 
     async def _watch(self, responder: Responder, paths: Paths) -> None:
         clock = asyncio.get_running_loop().time
         announced = browsed = swept = clock()
         while True:
             await self._wait(self._pace.rescan_s)
-            found = self._scan()
+            used = self.selection.used
+            quiet = await self._look_around()
+            self._goodbye = not quiet.moved
+            other = self.selection.used != used
             # What was refused a moment ago may be ready now: an IPv6 address is tentative at first.
-            if (found != self._interfaces or paths.refused) and multicast_paths(found).hosts != paths.hosts:
+            if (other or paths.refused) and multicast_paths(self.selection).hosts != paths.hosts:
                 return
-            if found != self._interfaces:
-                self._interfaces, self._stale = found, True
-                self._network_changed()
+            self._quiet = quiet
+            self._stale = self._stale or other
             if self._stale and self._service is not None:
                 self._stale = False
-                await responder.change(self._service, announced_addresses(self._interfaces))
+                await responder.change(self._service, announced_addresses(self.selection.used))
             asked = clock() - browsed
             if asked >= (self._pace.browse_s if self._browse_wanted else self._pace.requery_s):
                 self._browse_wanted, browsed = False, clock()
@@ -164,19 +193,28 @@ class Discovery:
             if self._service is not None and clock() - announced >= self._pace.heard_s:
                 self._set_state(True, self._limits(paths))
 
-    def _network_changed(self) -> None:
-        if self._on_network is not None:
+    async def _look_around(self) -> Quiet:
+        """Which interfaces there are now, and whether that is another network than a moment ago."""
+        before, found = self.selection, self._scan()
+        quiet = Quiet() if self._guard is None else await self._guard.look(found.used)
+        self.selection = found.without(quiet.reasons)
+        same = before.used == self.selection.used and before.networks == self.selection.networks
+        if self._looked and not same and self._on_network is not None:
             self._on_network()
+        self._looked = True
+        return quiet
 
     def _limits(self, paths: Paths) -> str:
         if not self._heard:
             return UNHEARD
-        return "" if paths.beyond else ONLY_LOOPBACK
+        return _reach(paths)
 
     def _set_state(self, working: bool, reason: str) -> None:
-        """A reason is told once, when it arises."""
-        previous, self.state = self.state, DiscoveryState(working, reason)
-        if reason and reason != previous.reason:
+        """A reason is told once, when it arises. What comes of keeping quiet where that was asked for is none."""
+        if reason == ONLY_LOOPBACK and self._quiet.reasons:
+            reason = ""
+        previous, self._working, self._trouble = self._trouble, working, reason
+        if reason and reason != previous:
             self._on_notice("discovery", None, reason)
 
     # --- what the network says
@@ -216,12 +254,12 @@ class Discovery:
     def _take_untrusted(self, resolved: Resolved) -> None:
         own_port = 0 if self._service is None else self._service.port
         port = resolved.port or 0
-        hosts = dialable_untrusted(resolved.hosts, self._interfaces)
-        hosts = tuple(host for host in hosts if not is_own(Address(host, port), own_port, self._interfaces))
+        hosts = dialable_untrusted(resolved.hosts, self.selection.used)
+        hosts = tuple(host for host in hosts if not is_own(Address(host, port), own_port, self.selection.every))
         try:
             announcement = parse_txt_untrusted(resolved.instance, resolved.port, resolved.properties, hosts)
         except MalformedError as error:
-            self._tell([*self._book.lost(resolved.instance), Ignored(None, str(error))])
+            self._tell(self._book.malformed(resolved.instance, port, hosts, str(error)))
         else:
             self._tell(self._book.saw(announcement))
 
@@ -243,3 +281,10 @@ class Discovery:
             text = f"{one.reason} ({self._ignored} since the last notice)"
             self._on_notice("announcement-ignored", one.site, text)
             self._ignored, self._ignored_after = 0, now + self._pace.ignored_s
+
+
+def _reach(paths: Paths) -> str:
+    """What is wrong with the paths, if they lead nowhere beyond this machine."""
+    if paths.beyond:
+        return ""
+    return "; ".join((ONLY_LOOPBACK, *paths.refused))

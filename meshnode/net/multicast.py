@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from meshnode.errors import TransportError
 from meshnode.limits import MULTICAST_INTERFACES
-from meshnode.net.addresses import Interface
+from meshnode.net.interfaces import Interface, Selection
 
 MDNS_PORT = 5353
 GROUP_V4 = "224.0.0.251"
 GROUP_V6 = "ff02::fb"
+# Of Linux (linux/in.h, linux/in6.h), and not in Python's socket module.
+_IP_MULTICAST_ALL, _IPV6_MULTICAST_ALL = 49, 29
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,32 @@ class Paths:
         return any(":" in host for host in self.hosts)
 
 
-def multicast_paths(interfaces: Sequence[Interface]) -> Paths:
-    """Try every interface; raises TransportError with the reason where none is left or port 5353 cannot be shared.
+def multicast_paths(selection: Selection) -> Paths:
+    """Try every selected interface, and loopback where none of them can.
 
-    Trying beforehand, on sockets of our own, is what gives a reason: the library skips an interface silently, or
-    raises half-way with its sockets still open.
+    Raises TransportError with the reason where none is left or port 5353 cannot be shared. Trying beforehand, on
+    sockets of our own, is what gives a reason: the library skips an interface silently, or raises half-way with its
+    sockets still open.
     """
-    if not interfaces:
-        raise TransportError("no network interface has an address")
+    if not selection.used:
+        raise TransportError(_none_left(selection))
+    paths = _paths(selection.used)
+    if not paths.hosts and selection.spare:
+        spare = _paths(selection.spare)
+        paths = Paths(spare.hosts, spare.beyond, (*paths.refused, *spare.refused))
+    if not paths.hosts:
+        raise TransportError(f"no interface can multicast: {'; '.join(paths.refused)}")
+    _try_port(paths.dual_stack)
+    return paths
+
+
+def _none_left(selection: Selection) -> str:
+    if not selection.skipped:
+        return "no network interface has an address"
+    return f"every network interface is skipped: {'; '.join(f'{name}: {why}' for name, why in selection.skipped)}"
+
+
+def _paths(interfaces: Sequence[Interface]) -> Paths:
     hosts: list[str] = []
     refused: list[str] = []
     beyond = False
@@ -54,11 +75,7 @@ def multicast_paths(interfaces: Sequence[Interface]) -> Paths:
                 continue
             hosts.append(host)
             beyond = beyond or not interface.loopback
-    if not hosts:
-        raise TransportError(f"no interface can multicast: {'; '.join(refused)}")
-    paths = Paths(tuple(hosts), beyond, tuple(refused))
-    _try_port(paths.dual_stack)
-    return paths
+    return Paths(tuple(hosts), beyond, tuple(refused))
 
 
 def _candidates(interface: Interface) -> list[str]:
@@ -104,6 +121,19 @@ def _try_port(dual_stack: bool) -> None:
                 f"UDP port {MDNS_PORT} is taken by a program that does not share it ({_why(error)}); "
                 "with avahi, set disallow-other-stacks=no in avahi-daemon.conf"
             ) from error
+
+
+def hear_joined_only(listening: socket.socket) -> None:
+    """Take multicast on the interfaces alone whose groups this very socket joined.
+
+    Linux hands a socket what comes in by every interface on which any program of the machine joined the group: with
+    avahi beside us we would hear, and answer, on the interfaces that we skip. Other systems do not.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    with suppress(OSError):  # an IPv4 socket has no option of IPv6, nor has an old kernel
+        listening.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
+        listening.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
 
 
 def _why(error: OSError) -> str:

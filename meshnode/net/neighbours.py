@@ -29,9 +29,10 @@ def surplus(own: bytes, linked: Collection[bytes], new: bytes, most: int) -> byt
     if new not in kept or not others:
         return new
     ring = sorted({own, *linked, new})
-    return max(others, key=lambda site: (_distance(ring, own, site), site))
+    return max(others, key=lambda site: (distance(ring, own, site), site))
 
 
-def _distance(ring: list[bytes], one: bytes, other: bytes) -> int:
+def distance(ring: list[bytes], one: bytes, other: bytes) -> int:
+    """How many steps apart two sites stand on a ring."""
     steps = abs(ring.index(one) - ring.index(other))
     return min(steps, len(ring) - steps)

@@ -12,7 +12,7 @@ import zeroconf
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
 from meshnode.errors import UsageError
-from meshnode.net.multicast import Paths
+from meshnode.net.multicast import Paths, hear_joined_only
 
 SERVICE_TYPE = "_meshnode._udp.local."
 LABEL_BYTES = 63  # one DNS label (RFC 1035)
@@ -73,7 +73,11 @@ class Responder:
 
     async def browse(self) -> None:
         """Ask the network who is there; called again it asks again, which is how silent leavers and arrivals show."""
-        if self._browser is not None:
+        if self._browser is None:
+            await self._zeroconf.zeroconf.async_wait_for_start()
+            for reader in self._zeroconf.zeroconf.engine.readers:
+                hear_joined_only(reader.transport.get_extra_info("socket"))
+        else:
             await self._browser.async_cancel()
         # Multicast questions only: the answer to a unicast one goes to port 5353 of this machine, where of several
         # processes that share it one gets the datagram, and not the one that asked.
@@ -146,8 +150,10 @@ class Responder:
                 return _resolved(instance, info)
         return None
 
-    async def close(self) -> None:
-        """Say goodbye and release the sockets, in bounded time."""
+    async def close(self, *, goodbye: bool = True) -> None:
+        """Say goodbye, unless that would tell somebody who was never greeted; release the sockets, in bounded time."""
+        if not goodbye and self._info is not None:
+            self._zeroconf.zeroconf.registry.async_remove(self._info)
         if self._browser is not None:
             await self._browser.async_cancel()
             self._browser = None

@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from meshnode.errors import EnvelopeError, MalformedError, UnknownSignerError
-from meshnode.limits import ADDRESSES_PER_SITE, ANNOUNCEMENTS_PER_SITE, LABEL_BYTES, RECORD_BYTES, SEEN_SITES
-from meshnode.model.record import ENDPOINT, EndpointAttestation, open_record_untrusted
+from meshnode.errors import EnvelopeError, UnknownSignerError
+from meshnode.limits import ADDRESSES_PER_SITE, ANNOUNCEMENTS_PER_SITE, SEEN_SITES
+from meshnode.net.announcement import Announcement, OpenAttestation
+from meshnode.net.seen import Refused, Seen, Standing
 
-
-@dataclass(frozen=True, slots=True)
-class Attested:
-    """A verified endpoint attestation: who signed it, and for which port and start of the node."""
-
-    signer: bytes
-    port: int
-    boot: bytes
-    issued: int
-
-
-# Opens an attestation record; raises UnknownSignerError for a site not in the keyring, EnvelopeError otherwise.
-OpenAttestation = Callable[[bytes], Attested]
-
-
-def attestation_opener(mesh_id: bytes, key_of: Callable[[bytes], bytes | None]) -> OpenAttestation:
-    """Attestations as members of one mesh sign them; `key_of` is asked each time, so the keyring may change."""
-
-    def open_untrusted(data: bytes) -> Attested:
-        record = open_record_untrusted(data, mesh_id=mesh_id, key_of=key_of, content_type=ENDPOINT)
-        if not isinstance(record.body, EndpointAttestation):
-            raise MalformedError("the record is no endpoint attestation")
-        return Attested(record.signer, record.body.port, record.body.boot, record.body.issued)
-
-    return open_untrusted
-
-
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """One resolved service instance, as it was claimed."""
-
-    instance: str
-    site: bytes
-    tag: bytes
-    port: int
-    addresses: tuple[str, ...]
-    attestation: bytes
-    nearby: int = 0
-    name: str = ""
+_WORDS = {
+    Standing.UNKNOWN_SITE: "no member announces it, so that nothing in it can be checked",
+    Standing.OTHER_MESH: "it announces another mesh",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +52,19 @@ News = Sighting | Gone | Ignored
 @dataclass(frozen=True, slots=True)
 class Judged:
     announcement: Announcement
-    boot: bytes
-    issued: int  # 0 where nothing is verified
+    standing: Standing
+    reason: str = ""
+    boot: bytes = b""  # empty where nothing is verified
+    issued: int = 0  # 0 where nothing is verified
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a sighting: verified, or by somebody whose word cannot be checked."""
+        return self.standing is Standing.VERIFIED or self.standing in _WORDS
+
+    def seen(self) -> Seen:
+        claim, reason = self.announcement, self.reason or _WORDS.get(self.standing, "")
+        return Seen(claim.instance, self.standing, reason, claim.site, claim.tag, claim.port, claim.addresses)
 
     @property
     def rank(self) -> tuple[int, bytes]:
@@ -95,46 +72,16 @@ class Judged:
         return (self.issued, self.boot)
 
 
-def parse_txt_untrusted(
-    instance: str, port: int | None, properties: Mapping[bytes, bytes | None], addresses: Iterable[str]
-) -> Announcement:
-    """Check the shape of a resolved instance; raises MalformedError for what is not version 1 of this profile."""
-    if properties.get(b"v") != b"1":
-        raise MalformedError("the announcement is not of version 1")
-    site = _hex(properties.get(b"site"), 16, "site")
-    tag = _hex(properties.get(b"tag"), 8, "tag")
-    attestation = properties.get(b"att")
-    if not attestation or len(attestation) > RECORD_BYTES:
-        raise MalformedError("the announcement has no attestation")
-    if port is None or not 0 < port < 65536:
-        raise MalformedError("the announcement has no port")
-    return Announcement(instance, site, tag, port, tuple(addresses), attestation, *_nearby(properties))
-
-
-def _nearby(properties: Mapping[bytes, bytes | None]) -> tuple[int, str]:
-    """The port for nearby devices and the name; what is not of that shape counts as not there."""
-    near, name = properties.get(b"near") or b"", properties.get(b"name") or b""
-    if not (near.isdigit() and len(near) <= 5 and 0 < int(near) < 65536) or len(name) > LABEL_BYTES:
-        return 0, ""
-    return int(near), name.decode("utf-8", "replace")
-
-
-def _hex(value: bytes | None, size: int, name: str) -> bytes:
-    # Exactly lower-case hex: bytes.fromhex would also take spaces and capitals.
-    if value is not None and len(value) == 2 * size and all(digit in b"0123456789abcdef" for digit in value):
-        return bytes.fromhex(value.decode("ascii"))
-    raise MalformedError(f"the announcement's {name} is not {2 * size} lower-case hex digits")
-
-
 class SightingBook:
     """Every announcement in sight, bounded; what changed comes back as news, and nothing is told twice."""
 
-    def __init__(self, own_site: bytes | None, open_attestation: OpenAttestation) -> None:
-        self._own_site = own_site
+    def __init__(self, own_site: bytes | None, open_attestation: OpenAttestation, own_tag: bytes | None = None) -> None:
+        self._own_site, self._own_tag = own_site, own_tag
         self._open = open_attestation
         self._instances: dict[str, Judged] = {}
         self._sites: dict[bytes, dict[str, None]] = {}  # site -> its instances, in the order they were first seen
         self._reported: dict[bytes, Sighting] = {}
+        self._refused = Refused()
 
     def sightings(self) -> list[Sighting]:
         return list(self._reported.values())
@@ -142,18 +89,27 @@ class SightingBook:
     def instances(self) -> list[str]:
         return list(self._instances)
 
+    def seen(self) -> list[Seen]:
+        """Every announcement in sight, those that do not count too, each with what it is worth."""
+        return [*(judged.seen() for judged in self._instances.values()), *self._refused.all()]
+
+    def malformed(self, instance: str, port: int, addresses: tuple[str, ...], reason: str) -> list[News]:
+        """An instance of which nothing can be read."""
+        news = self.lost(instance)
+        self._refused.put(Seen(instance, Standing.MALFORMED, reason, port=port, addresses=addresses))
+        return [*news, Ignored(None, reason)]
+
     def saw(self, announcement: Announcement) -> list[News]:
         """Take in one resolved instance, new or changed."""
-        if announcement.site == self._own_site:
-            return []
         instance, site = announcement.instance, announcement.site
         touched = {site}
         known = self._instances.get(instance)
-        try:
-            judged = self._judge(announcement)
-        except EnvelopeError as error:
-            touched |= self._forget(instance)
-            return [Ignored(site, str(error)), *self._settle(touched)]
+        judged = self._judge(announcement)
+        if not judged.counts:
+            touched |= self._refuse(judged)
+            ignored = [] if judged.standing is Standing.OWN else [Ignored(site, judged.reason)]
+            return [*ignored, *self._settle(touched)]
+        self._refused.drop(instance)
         if known is not None and known.announcement.site != site:
             touched |= self._forget(instance)
         if instance not in self._instances and not self._make_room(judged, touched):
@@ -164,28 +120,43 @@ class SightingBook:
 
     def lost(self, instance: str) -> list[News]:
         """An instance said goodbye or stopped answering."""
+        self._refused.drop(instance)
         return self._settle(self._forget(instance))
 
     def recheck(self) -> list[News]:
         """The keyring changed: open every attestation again (a stranger may have become a member)."""
         touched = set(self._sites)
-        for instance, judged in list(self._instances.items()):
-            try:
-                self._instances[instance] = self._judge(judged.announcement)
-            except EnvelopeError:
-                self._forget(instance)
+        for instance, before in list(self._instances.items()):
+            judged = self._judge(before.announcement)
+            if judged.counts:
+                self._instances[instance] = judged
+            else:
+                self._refuse(judged)
         return self._settle(touched)
 
-    def _judge(self, announcement: Announcement) -> Judged:
+    def _judge(self, claim: Announcement) -> Judged:
+        if claim.site == self._own_site:
+            return Judged(claim, Standing.OWN, "this node, or a copy of it")
+        if not claim.attestation:
+            return Judged(claim, Standing.NO_ATTESTATION, "the announcement has no attestation")
         try:
-            attested = self._open(announcement.attestation)
+            attested = self._open(claim.attestation)
         except UnknownSignerError:
-            return Judged(announcement, b"", 0)
-        if attested.signer != announcement.site:
-            raise MalformedError("the attestation is by another site than the announcement names")
-        if attested.port != announcement.port:
-            raise MalformedError("the attestation names another port than the announcement")
-        return Judged(announcement, attested.boot, attested.issued)
+            own = self._own_tag in (None, claim.tag)
+            return Judged(claim, Standing.UNKNOWN_SITE if own else Standing.OTHER_MESH)
+        except EnvelopeError as error:
+            return Judged(claim, Standing.BAD_ATTESTATION, str(error))
+        if attested.signer != claim.site:
+            why = "the attestation is by another site than the announcement names"
+            return Judged(claim, Standing.BAD_ATTESTATION, why)
+        if attested.port != claim.port:
+            return Judged(claim, Standing.WRONG_PORT, "the attestation names another port than the announcement")
+        return Judged(claim, Standing.VERIFIED, "", attested.boot, attested.issued)
+
+    def _refuse(self, judged: Judged) -> set[bytes]:
+        """It does not count; returns the site that its instance was of before, if any."""
+        self._refused.put(judged.seen())
+        return self._forget(judged.announcement.instance)
 
     def _make_room(self, judged: Judged, touched: set[bytes]) -> bool:
         """Members push strangers out, strangers push nobody out (profile §12)."""

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
+from meshnode.node.discoverviews import DiscoverView
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
@@ -50,6 +51,13 @@ class Operations(Protocol):
 
     async def peers(self) -> list[PeerView]:
         """The other members, linked or not."""
+        ...
+
+    async def discover(self, *, seconds: float) -> DiscoverView:
+        """Who is in sight after `seconds`, members and strangers apart, and why each is dialed or is not.
+
+        Where no node runs this process looks around by itself, announces nothing, and dials nobody.
+        """
         ...
 
     async def tables(self) -> list[TableView]:

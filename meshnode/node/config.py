@@ -11,13 +11,21 @@ from typing import Annotated, Any
 import msgspec
 
 from meshnode.errors import ConfigError, MeshError, ProtocolError
-from meshnode.limits import LABEL_BYTES, LIVE_CONNECTIONS
+from meshnode.limits import LABEL_BYTES, LIVE_CONNECTIONS, SSID_BYTES, TRUSTED_SSIDS
 from meshnode.model.policy import Policy
 from meshnode.model.scope import Scope
+from meshnode.net.wifi import WifiPolicy
 
 PORT_MAX = 65535
 REPLAY_BUDGET_DAYS = 90  # at most (NEOTH)
-POLICY = ("scope", "replicate_raw_ingress", "replay_budget_days")  # what may change while the node runs
+# What may change while the node runs: what crosses, and on which networks it shows itself.
+WIFI_POLICY = (
+    "announce_on_untrusted_wifi",
+    "trusted_ssids",
+    "announce_on_unknown_networks",
+    "announce_on_wired_networks",
+)
+POLICY = ("scope", "replicate_raw_ingress", "replay_budget_days", *WIFI_POLICY)
 Port = Annotated[int, msgspec.Meta(ge=0, le=PORT_MAX)]
 
 
@@ -29,7 +37,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     listen: str = "::"  # address to listen on; "::" is every interface, IPv4 too
     database: str = ""  # path of the SQLite file; meshnode.db in the home where empty
     peers: list[str] = []  # addresses to dial without discovery, "host:port"
-    discovery: bool = True  # announce and browse by mDNS
+    mdns_enabled: bool = True  # announce and browse by mDNS (NEOTH)
+    allow_interfaces: list[str] = []  # interfaces to be found and to look on, names or patterns; none: all real ones
+    deny_interfaces: list[str] = []  # interfaces never to use so; wins over allow_interfaces
+    announce_on_untrusted_wifi: bool = True  # be found, and look, on every Wi-Fi (NEOTH); false: on trusted_ssids alone
+    trusted_ssids: list[str] = []  # names of Wi-Fi networks, exactly as they are (NEOTH)
+    announce_on_unknown_networks: bool = False  # where not every network will do, on those whose name cannot be read
+    announce_on_wired_networks: bool = True  # on what is no Wi-Fi
     # Links at a time; from 2 on, members that can all reach each other stay one mesh.
     max_links: Annotated[int, msgspec.Meta(ge=1, le=LIVE_CONNECTIONS)] = LIVE_CONNECTIONS
     scope: list[str] = []  # tables to take part in, "schema.table" patterns (profile §8); empty is all
@@ -85,6 +99,16 @@ def policy_of(config: Config) -> Policy:
     return Policy(Scope(tuple(config.scope)), config.replicate_raw_ingress, config.replay_budget_days)
 
 
+def wifi_policy_of(config: Config) -> WifiPolicy:
+    """What the settings say of where this node may show itself."""
+    return WifiPolicy(
+        config.announce_on_untrusted_wifi,
+        config.announce_on_unknown_networks,
+        config.announce_on_wired_networks,
+        frozenset(name.encode() for name in config.trusted_ssids),
+    )
+
+
 def changed_text(text: str, setting: str, config: Config) -> str:
     """A `config.toml` in which one setting's line says what `config` says; everything else stays as its owner wrote it.
 
@@ -127,13 +151,16 @@ def _checked(config: Config, source: str) -> Config:
         raise ConfigError(f"{source}: name is longer than {LABEL_BYTES} bytes")
     if not 0 <= config.port <= PORT_MAX:
         raise ConfigError(f"{source}: port is a number from 0 to {PORT_MAX}, not {config.port}")
-    for setting, values in (("name", [config.name]), ("listen", [config.listen]), ("peers", config.peers)):
+    for setting, values in _texts(config):
         if any(not text.isprintable() for text in values):
             raise ConfigError(f"{source}: {setting} holds a character that cannot be shown")
+        if setting.endswith("_interfaces") and "" in values:
+            raise ConfigError(f"{source}: {setting} holds an empty name: an interface, or a pattern such as 'eth*'")
     if not 1 <= config.max_links <= LIVE_CONNECTIONS:
         raise ConfigError(f"{source}: max_links is 1 to {LIVE_CONNECTIONS}")
     if not 0 <= config.replay_budget_days <= REPLAY_BUDGET_DAYS:
         raise ConfigError(f"{source}: replay_budget_days is 1 to {REPLAY_BUDGET_DAYS}, or 0 for no bound")
+    _check_ssids(config.trusted_ssids, source)
     try:
         Scope(tuple(config.scope))
     except ProtocolError as error:
@@ -147,6 +174,12 @@ def _checked(config: Config, source: str) -> Config:
     return config
 
 
+def _texts(config: Config) -> tuple[tuple[str, list[str]], ...]:
+    """What the settings have of free text."""
+    lists = ("peers", "allow_interfaces", "deny_interfaces")
+    return (("name", [config.name]), ("listen", [config.listen]), *((name, getattr(config, name)) for name in lists))
+
+
 def _check_peers(peers: list[str], source: str) -> None:
     from meshnode.net.addresses import parse_address  # of no use to verbs that only read
 
@@ -155,6 +188,17 @@ def _check_peers(peers: list[str], source: str) -> None:
             parse_address(peer)
         except MeshError as error:
             raise ConfigError(f"{source}: peers: {error}") from error
+
+
+def _check_ssids(ssids: list[str], source: str) -> None:
+    head = source if source == "trusted_ssids" else f"{source}: trusted_ssids"
+    if len(ssids) > TRUSTED_SSIDS:
+        raise ConfigError(f"{head}: at most {TRUSTED_SSIDS} names, not {len(ssids)}")
+    for name in ssids:
+        if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= SSID_BYTES:
+            raise ConfigError(f"{head}: the name of a Wi-Fi network has 1 to {SSID_BYTES} bytes, unlike {name!r}")
+        if any(0xD800 <= ord(character) < 0xE000 for character in name):
+            raise ConfigError(f"{head}: {name!r} is no text")
 
 
 def _nearest(setting: str) -> str:

@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from meshnode.errors import CloseCode, MeshError, TransportError
 from meshnode.net.addresses import Address
-from meshnode.node.dialing import Attempt, DialPlan
+from meshnode.node.dialing import DialPlan
+from meshnode.node.dialtarget import Attempt
 
 STAGGER_S = 0.25  # between the addresses of one race (as RFC 8305 does): the first usually wins alone
 
@@ -57,7 +58,7 @@ class Dialer:
             address, site = await self._race(attempt)
         except MeshError as error:
             refused = error if isinstance(error, TransportError) else TransportError("")
-            self._plan.failed(attempt, self._now(), refused.code, refused.site)
+            self._plan.failed(attempt, self._now(), refused.code, refused.site, str(error))
             self._on_failed(attempt, str(error))
         else:
             self._plan.succeeded(attempt, address, site, self._now())
@@ -83,12 +84,19 @@ class Dialer:
                     error = TransportError("given up") if task.cancelled() else task.exception()
                     if error is None:
                         return address, task.result()
-                    errors.append(_as_transport(address, error))
+                    errors.append(self._judged(attempt, address, _as_transport(address, error)))
         finally:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
         raise _worst(errors)
+
+    def _judged(self, attempt: Attempt, address: Address, error: TransportError) -> TransportError:
+        """Who else answers at an address says nothing lasting about the site that was looked for there."""
+        if attempt.expect_site is None or error.site in (None, attempt.expect_site):
+            return error
+        self._plan.passed_over(attempt, address, error.site)
+        return TransportError(str(error), None, error.site)
 
 
 def _as_transport(address: Address, error: BaseException) -> TransportError:

@@ -8,65 +8,13 @@ come back as a storm. Fresh news about a target ends its pause.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from meshnode.errors import CloseCode
 from meshnode.limits import ADDRESSES_PER_SITE, LIVE_CONNECTIONS
 from meshnode.net.addresses import Address
-from meshnode.net.neighbours import beside
-
-# Answers that another attempt in a second will not change: who we are, or who they are, has to change first.
-LASTING = frozenset(
-    {
-        CloseCode.NOT_AUTHENTICATED,
-        CloseCode.NOT_A_MEMBER,
-        CloseCode.RETIRED,
-        CloseCode.VERSION,
-        CloseCode.LIMIT,
-        CloseCode.TWIN,
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class DialPolicy:
-    """Every pause of the dialer, in seconds."""
-
-    base_s: float = 1.0  # bound of the first pause after a failure; doubles
-    cap_s: float = 60.0
-    lasting_s: float = 30.0  # the same for answers that will not change soon
-    lasting_cap_s: float = 600.0
-    yield_s: float = 0.5  # the larger site lets the smaller one dial first, which saves most crossed links
-    settled_s: float = 10.0  # a link that lived this long was a success; one that ends sooner counts as a failure
-    news_s: float = 1.0  # at least between two attempts, however much news there is; against announced nonsense
-    at_once: int = 16  # attempts under way; keeps our own handshakes below what peers allow
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """Dial these addresses, best first, until one answers as `expect_site` (None: whoever it is)."""
-
-    target: bytes | Address
-    expect_site: bytes | None
-    addresses: tuple[Address, ...]
-
-
-@dataclass(slots=True)
-class _Target:
-    worked: tuple[Address, ...] = ()  # remembered ones, the latest to work first
-    seen: tuple[Address, ...] = ()  # announced now
-    fixed: tuple[Address, ...] = ()  # given by the operator
-    boot: bytes = b""
-    failures: int = 0
-    due: float = 0.0
-    last: float = field(default=float("-inf"))  # when the last attempt began
-    dialing: bool = False
-
-    def addresses(self) -> tuple[Address, ...]:
-        """Every one of them is tried; those that worked come first, and never push all announced ones out."""
-        half = ADDRESSES_PER_SITE // 2
-        ordered = (*self.worked[:half], *self.fixed[:half], *self.seen, *self.worked[half:], *self.fixed[half:])
-        return tuple(dict.fromkeys(ordered))[:ADDRESSES_PER_SITE]
+from meshnode.net.neighbours import beside, distance
+from meshnode.node.dialreason import Dialing, DialReason
+from meshnode.node.dialtarget import LASTING, Attempt, DialPolicy, Target
 
 
 class DialPlan:
@@ -84,7 +32,7 @@ class DialPlan:
         self._max_links = max_links
         self._random = random
         self._policy = DialPolicy() if policy is None else policy
-        self._targets: dict[bytes | Address, _Target] = {}
+        self._targets: dict[bytes | Address, Target] = {}
         self._linked: dict[bytes, float] = {}  # since when
         self._site_of: dict[Address, bytes] = {}  # static peers that told who they are
         self._wanted: set[bytes] = set()  # sites to dial again whatever becomes of the attempt under way
@@ -99,7 +47,7 @@ class DialPlan:
                 del self._targets[target]
         self._wanted &= wanted
         for site in wanted - self._targets.keys():
-            self._targets[site] = _Target(due=self._first_due(site, now))
+            self._targets[site] = Target(due=self._first_due(site, now), yields=self._yields(site))
         for address, site in list(self._site_of.items()):
             if site not in wanted:
                 del self._site_of[address]
@@ -107,7 +55,7 @@ class DialPlan:
     def static(self, addresses: Iterable[Address], now: float) -> None:
         """Addresses given by the operator: dialed whoever is there, until they turn out to be a linked member."""
         for address in addresses:
-            self._targets.setdefault(address, _Target(fixed=(address,), due=now))
+            self._targets.setdefault(address, Target(fixed=(address,), due=now))
 
     def remembered(self, site: bytes, addresses: Iterable[Address], now: float) -> None:
         """Stored addresses that worked once, the latest first; dialed without mDNS (profile §11)."""
@@ -125,7 +73,7 @@ class DialPlan:
         fresh = boot != target.boot or not set(announced) <= {*target.seen, *target.worked, *target.fixed}
         target.seen, target.boot = announced, boot
         if fresh:
-            self._news(target, self._first_due(site, now))
+            self._news(target, self._first_due(site, now), yields=self._yields(site))
 
     def gone(self, site: bytes) -> None:
         """Its announcement went away: what was announced is no longer tried, what worked is."""
@@ -149,15 +97,18 @@ class DialPlan:
 
     def _renew(self, site: bytes, now: float) -> None:
         for target in self._targets_of(site):
-            self._news(target, self._first_due(site, now))
+            self._news(target, self._first_due(site, now), yields=self._yields(site))
 
-    def _news(self, target: _Target, due: float) -> None:
-        target.failures = 0
+    def _news(self, target: Target, due: float, *, yields: bool = False) -> None:
+        target.failures, target.yields = 0, yields
         target.due = max(due, target.last + self._policy.news_s)
 
     def _first_due(self, site: bytes, now: float) -> float:
-        wait = self._policy.yield_s if self._own_site > site else 0.0
+        wait = self._policy.yield_s if self._yields(site) else 0.0
         return now + wait * (0.5 + self._random() / 2)
+
+    def _yields(self, site: bytes) -> bool:
+        return self._own_site > site
 
     # --- what became of it
 
@@ -171,13 +122,13 @@ class DialPlan:
         if target is not None and address not in target.addresses():
             target.worked = (*target.worked, address)[:ADDRESSES_PER_SITE]
 
-    def unlinked(self, site: bytes, now: float, code: CloseCode | None = None) -> None:
+    def unlinked(self, site: bytes, now: float, code: CloseCode | None = None, why: str = "") -> None:
         """A link to this site ended and no other is live: dial again, soon after a loss and later after a refusal."""
         since = self._linked.pop(site, now)
         for target in self._targets_of(site):
             if now - since >= self._policy.settled_s:
                 target.failures = 0
-            self._pause(target, now, code)
+            self._pause(target, now, code, why)
 
     def succeeded(self, attempt: Attempt, address: Address, site: bytes, now: float) -> None:
         """An attempt ended in a link: the address goes to the front of those to try next time."""
@@ -188,23 +139,37 @@ class DialPlan:
         known = self._targets.get(site)
         if known is not None:
             known.worked = tuple(dict.fromkeys((address, *known.worked)))[:ADDRESSES_PER_SITE]
+            known.elsewhere.pop(address, None)
         done = self._targets.get(attempt.target)
         if done is not None:
             done.dialing = False
         for target in self._targets_of(site):
             # From here on `linked` keeps it from being dialed, and `unlinked` says when to try again; one that came
             # before this call stands, one that never comes is made up for.
-            target.due = max(target.due, now + self._policy.settled_s)
+            target.due, target.yields = max(target.due, now + self._policy.settled_s), False
         self._if_wanted(site, now)
 
-    def failed(self, attempt: Attempt, now: float, code: CloseCode | None = None, site: bytes | None = None) -> None:
+    def passed_over(self, attempt: Attempt, address: Address, site: bytes) -> None:
+        """Another site than the one that was dialed answered there: the attempt goes on with its next address."""
+        target = self._targets.get(attempt.target)
+        if target is not None:
+            target.was_elsewhere(address, site)
+
+    def failed(
+        self,
+        attempt: Attempt,
+        now: float,
+        code: CloseCode | None = None,
+        site: bytes | None = None,
+        why: str = "",
+    ) -> None:
         """No address of the attempt led to the site; `site` is who answered there all the same."""
         if isinstance(attempt.target, Address) and site is not None:
             self._site_of[attempt.target] = site
         target = self._targets.get(attempt.target)
         if target is not None:
             target.dialing = False
-            self._pause(target, now, code)
+            self._pause(target, now, code, why)
         self._if_wanted(self._site_at(attempt.target), now)
 
     def _if_wanted(self, site: bytes | None, now: float) -> None:
@@ -212,12 +177,13 @@ class DialPlan:
             self._wanted.discard(site)
             self._renew(site, now)
 
-    def _targets_of(self, site: bytes) -> list[_Target]:
+    def _targets_of(self, site: bytes) -> list[Target]:
         """The site's own target and the static addresses at which it turned out to be."""
         names: list[bytes | Address] = [site, *(at for at, owner in self._site_of.items() if owner == site)]
         return [self._targets[name] for name in names if name in self._targets]
 
-    def _pause(self, target: _Target, now: float, code: CloseCode | None) -> None:
+    def _pause(self, target: Target, now: float, code: CloseCode | None, why: str) -> None:
+        target.error, target.yields = why, False
         # A duplicate is no failure: the other link is, or was, alive (profile §7).
         target.failures += code is not CloseCode.DUPLICATE
         lasting = code in LASTING
@@ -256,18 +222,14 @@ class DialPlan:
         if not self._scarce():
             return sorted(due, key=lambda name: self._targets[name].due)
         ring = sorted({self._own_site, *(name for name in self._targets if isinstance(name, bytes))})
-        at = ring.index(self._own_site)
 
         def steps(name: bytes | Address) -> int:
             site = self._site_at(name)
-            if site is None or site not in ring:
-                return 0
-            ahead = (ring.index(site) - at) % len(ring)
-            return min(ahead, len(ring) - ahead)
+            return distance(ring, self._own_site, site) if site in ring else 0
 
         return sorted(due, key=steps)
 
-    def _idle(self, name: bytes | Address, target: _Target) -> bool:
+    def _idle(self, name: bytes | Address, target: Target) -> bool:
         site = self._site_at(name)
         if target.dialing or site in self._linked or not target.addresses() or self._doubled(target):
             return False
@@ -286,10 +248,51 @@ class DialPlan:
         taken = {*self._linked, *(each for each in dialed if each is not None)} - {site}
         return len(taken) < self._max_links or site in beside(self._own_site, (*taken, site))
 
-    def _doubled(self, target: _Target) -> bool:
+    def _doubled(self, target: Target) -> bool:
         """An address of it is being dialed as a static one, or the static one as a member's: two links to one site."""
         static = bool(target.fixed)
         return any(
             other.dialing and bool(other.fixed) != static and not set(target.addresses()).isdisjoint(other.addresses())
             for other in self._targets.values()
         )
+
+    # --- what is told of it
+
+    @property
+    def owners(self) -> dict[Address, bytes]:
+        """The sites that answered at addresses given by the operator."""
+        return dict(self._site_of)
+
+    def reasons(self, now: float) -> dict[bytes | Address, DialReason]:
+        """Of every target, why it is dialed at the moment, or is not."""
+        return {name: self.explain(name, now) for name in self._targets}
+
+    def explain(self, name: bytes | Address, now: float) -> DialReason:
+        """Why a site, or an address given by the operator, is dialed at the moment, or is not."""
+        target = self._targets.get(name)
+        if target is None:
+            return DialReason(Dialing.LINKED if name in self._linked else Dialing.NO_TARGET)
+        return DialReason(
+            self._state(name, target, now),
+            max(0.0, target.due - now),
+            target.failures,
+            target.error,
+            target.addresses(),
+            target.passed_over(),
+        )
+
+    def _state(self, name: bytes | Address, target: Target, now: float) -> Dialing:
+        site = self._site_at(name)
+        if site in self._linked:
+            return Dialing.LINKED
+        if target.dialing:
+            return Dialing.DIALING
+        if not target.addresses():
+            return Dialing.NO_ADDRESS
+        if self._doubled(target):
+            return Dialing.DOUBLED
+        if not self._idle(name, target):
+            return Dialing.NO_PLACE
+        if target.due <= now:
+            return Dialing.QUEUED
+        return Dialing.YIELDING if target.yields else Dialing.WAITING

@@ -11,14 +11,20 @@ from dataclasses import replace
 from meshnode.errors import CloseCode
 from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import mesh_tag
-from meshnode.net.addresses import Address, interfaces_at, parse_address
+from meshnode.net.addresses import Address, parse_address
+from meshnode.net.announcement import attestation_opener
+from meshnode.net.interfaces import Selection
 from meshnode.net.mdns import Discovery
 from meshnode.net.responder import Service
-from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.net.sightings import Sighting
+from meshnode.node.config import Config, wifi_policy_of
 from meshnode.node.dialer import Dial, Dialer
-from meshnode.node.dialing import Attempt, DialPlan
+from meshnode.node.dialing import DialPlan
+from meshnode.node.dialtarget import Attempt
+from meshnode.node.interfaces import guard_of, selection_of
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import wall_ms
+from meshnode.node.surroundings import Surroundings, state_of
 
 OnNotice = Callable[[str, bytes | None, str], None]
 
@@ -46,6 +52,7 @@ class Finder:
         self._dialing: asyncio.Task[None] | None = None
         self._discovery: Discovery | None = None
         self._service: Service | None = None
+        self._guard = guard_of(settings.config)
 
     def start(self, port: int, members: Iterable[bytes], remembered: Mapping[bytes, Iterable[str]]) -> None:
         """Dial what is known, and announce `port` unless discovery is off."""
@@ -55,7 +62,7 @@ class Finder:
             self._plan.remembered(site, [parse_address(text) for text in addresses], now)
         self._plan.static([parse_address(text) for text in self._settings.config.peers], now)
         self._dialing = asyncio.create_task(self._dialer.run(), name="dialer")
-        if self._settings.config.discovery:
+        if self._settings.config.mdns_enabled:
             self._discovery = self._announce(port)
             self._discovery.start()
 
@@ -70,16 +77,33 @@ class Finder:
     @property
     def state(self) -> str:
         """`on`, `off`, or why discovery is limited."""
-        if self._discovery is None:
-            return "off"
-        state = self._discovery.state
-        return state.reason or ("on" if state.working else "not working")
+        return state_of(self._discovery)
+
+    @property
+    def selection(self) -> Selection:
+        """The interfaces that are used, and why the others are not."""
+        return selection_of(self._settings.config) if self._discovery is None else self._discovery.selection
+
+    async def look(self, seconds: float) -> Surroundings:
+        """Ask the network again, and tell after so many seconds what is around and how it is with whom is dialed."""
+        if self._discovery is not None:
+            self._discovery.refresh()
+        await asyncio.sleep(seconds)
+        seen = () if self._discovery is None else tuple(self._discovery.seen())
+        dialing = self._plan.reasons(time.monotonic())
+        return Surroundings(self.state, self.selection, seen, dialing, self._plan.owners)
 
     def announce_nearby(self, port: int) -> None:
         """Say where nearby devices may pair, 0: nowhere any more (profile §10)."""
         if self._discovery is not None and self._service is not None:
             self._service = replace(self._service, nearby=port)
             self._discovery.update(self._service)
+
+    def follow(self, config: Config) -> None:
+        """Keep quiet from now on where these settings say so, and nowhere else."""
+        self._guard.follow(wifi_policy_of(config))
+        if self._discovery is not None:
+            self._discovery.look_again()
 
     # --- news
 
@@ -103,9 +127,9 @@ class Finder:
         self._plan.again(site, time.monotonic())
         self._dialer.wake()
 
-    def unlinked(self, site: bytes, code: CloseCode | None) -> None:
+    def unlinked(self, site: bytes, code: CloseCode | None, why: str) -> None:
         """The last link to this site is gone."""
-        self._plan.unlinked(site, time.monotonic(), code)
+        self._plan.unlinked(site, time.monotonic(), code, why)
         self._dialer.wake()
         if self._discovery is not None:
             self._discovery.refresh()
@@ -124,7 +148,8 @@ class Finder:
             on_notice=self._on_notice,
             on_network=self._network_changed,
             random=random.random,
-            scan=lambda: interfaces_at(self._settings.config.listen),
+            scan=lambda: selection_of(self._settings.config),
+            guard=self._guard,
         )
 
     def _seen(self, sighting: Sighting) -> None:

@@ -47,7 +47,7 @@ async def renew(
         raise UsageError("the invite is of another mesh: a device of two meshes has a home for each")
     former = _read(home, meta.SITE)
     key = home.write_renewed_key(secrets.token_bytes(SEED_BYTES))
-    joined, address = await pair(asked, key, called, timeout_s, tell)
+    joined, address = await pair(asked, key, home.config, called, timeout_s, tell)
     _change_over(home, asked, joined, address)
     finish_renewal(home)
     if name:

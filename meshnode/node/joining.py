@@ -16,14 +16,18 @@ from meshnode.errors import CloseCode, PairingError, TransportError, UnansweredE
 from meshnode.model.invite import Invite, parse_invite_untrusted
 from meshnode.model.pairing import Ends
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
-from meshnode.net.addresses import Address, local_interfaces, loopback_interfaces, parse_address, parse_host
+from meshnode.net.adapters import loopback_selection
+from meshnode.net.addresses import Address, parse_address, parse_host
+from meshnode.net.announcement import attestation_opener
 from meshnode.net.endpoint import ALPN_PAIRING, Admission, Endpoint, EndpointIdentity, Link
 from meshnode.net.mdns import Discovery
-from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.net.sightings import Sighting
 from meshnode.node.bell import Bell
 from meshnode.node.ceremony import join_over
+from meshnode.node.config import Config
 from meshnode.node.founding import SEED_BYTES, Found, check_name, settle_joined
 from meshnode.node.home import JOINING, Home
+from meshnode.node.interfaces import guard_of, selection_of
 from meshnode.node.lock import lock_alone
 from meshnode.node.pairing import REFUSED, SAID_NO, Joined
 from meshnode.node.pairing_views import JoinView
@@ -73,7 +77,7 @@ async def _join(home: Home, invite: Invite, name: str, timeout_s: float, tell: T
     key = home.write_site_key(secrets.token_bytes(SEED_BYTES))
     if key.site == invite.site:
         raise UsageError("this invite was made by this very device")
-    joined, address = await pair(invite, key, name, timeout_s, tell)
+    joined, address = await pair(invite, key, home.config, name, timeout_s, tell)
     settle_joined(home, key, Found(invite.mesh_id, invite.founder, invite.site, joined.records, address), name)
     return JoinView(
         site=site_text(key.site),
@@ -87,10 +91,10 @@ async def _join(home: Home, invite: Invite, name: str, timeout_s: float, tell: T
 
 
 async def pair(
-    invite: Invite, key: SiteKey, name: str, timeout_s: float, tell: Tell = lambda _text: None
+    invite: Invite, key: SiteKey, config: Config, name: str, timeout_s: float, tell: Tell = lambda _text: None
 ) -> tuple[Joined, str]:
     """Run the ceremony with this key, again where it was not decided; what the inviter gave, and where it answered."""
-    search, undecided = _Search(invite), ""
+    search, undecided = _Search(invite, config), ""
     who = f"this one is {name!r}, site {short_text(key.site)}"
     asked = _Once(tell, f"waiting for the other device, which may ask its owner: {who}")
     clock = asyncio.get_running_loop().time
@@ -155,8 +159,8 @@ async def _endpoint(identity: EndpointIdentity) -> AsyncIterator[Endpoint]:
 class _Search:
     """Where the inviter may be: the invite's addresses, and announcements with its tag and site (profile §10)."""
 
-    def __init__(self, invite: Invite) -> None:
-        self._invite = invite
+    def __init__(self, invite: Invite, config: Config) -> None:
+        self._invite, self._browses = invite, config.mdns_enabled
         self._addresses = dict.fromkeys(parse_address(text) for text in invite.addrs)
         self._failures: dict[Address, str] = {}
         self._found = Bell()
@@ -167,13 +171,15 @@ class _Search:
             on_gone=lambda _site: None,
             on_notice=lambda _kind, _site, _text: None,
             random=random.random,
-            scan=loopback_interfaces if self._on_this_machine() else local_interfaces,
+            scan=loopback_selection if self._on_this_machine() else lambda: selection_of(config),
+            guard=guard_of(config),
         )
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[None]:
-        """Browse meanwhile."""
-        self._discovery.start()
+        """Browse meanwhile, unless the settings turn mDNS off."""
+        if self._browses:
+            self._discovery.start()
         try:
             yield
         finally:

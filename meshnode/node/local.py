@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +22,7 @@ from meshnode.node import keeping, members, reading, syncing
 from meshnode.node.api import LEAVE_S
 from meshnode.node.config import Config, policy_of
 from meshnode.node.databases import database_of
+from meshnode.node.discovering import Discovering
 from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_values
@@ -54,7 +54,7 @@ from meshnode.node.views import (
 T = TypeVar("T")
 
 
-class LocalNode(LettingIn, Telling):
+class LocalNode(LettingIn, Telling, Discovering):
     """Implements `node.api.Operations` over the store alone."""
 
     # --- asking
@@ -110,6 +110,10 @@ class LocalNode(LettingIn, Telling):
             scope=config.scope,
             replicate_raw_ingress=config.replicate_raw_ingress,
             replay_budget_days=config.replay_budget_days,
+            announce_on_untrusted_wifi=config.announce_on_untrusted_wifi,
+            trusted_ssids=config.trusted_ssids,
+            announce_on_unknown_networks=config.announce_on_unknown_networks,
+            announce_on_wired_networks=config.announce_on_wired_networks,
             classes=classes,
         )
 
@@ -236,7 +240,9 @@ class LocalNode(LettingIn, Telling):
     # --- for the running node to refine
 
     def _invite_addresses(self) -> list[str]:
-        return addresses_of(self.home.config.listen, self.home.port)
+        from meshnode.node.interfaces import addresses_of  # of no use to most verbs
+
+        return addresses_of(self.home.config, self.home.port)
 
     def _settings_now(self) -> Config:
         return self.home.config
@@ -298,15 +304,6 @@ async def open_local(home: Home, *, writing: bool, taking_back: bool = False) ->
         yield LocalNode(home, storage)
     finally:
         await storage.close()
-
-
-def addresses_of(listen: str, port: int) -> list[str]:
-    """Where others can reach a node that listens there: every address of this device, or the one."""
-    from meshnode.net.addresses import Address, invite_addresses, local_interfaces  # of no use to most verbs
-
-    if not ip_address(listen).is_unspecified:
-        return [Address(listen, port).text()]
-    return [each.text() for each in invite_addresses(local_interfaces(), port)]
 
 
 def _receipt(table: str, events: Sequence[Event]) -> Receipt:

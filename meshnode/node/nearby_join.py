@@ -15,12 +15,15 @@ from meshnode.errors import CloseCode, PairingError, TransportError, UsageError
 from meshnode.model.nearby import NO_MESH, NONCE_BYTES, End, NearbyEnds
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
 from meshnode.net.addresses import Address, parse_address
+from meshnode.net.announcement import attestation_opener
 from meshnode.net.endpoint import ALPN_NEARBY, Admission, Endpoint, EndpointIdentity, Link
 from meshnode.net.mdns import Discovery
-from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.net.sightings import Sighting
 from meshnode.node.bell import Bell
+from meshnode.node.config import Config
 from meshnode.node.founding import SEED_BYTES, check_name, settle_joined
 from meshnode.node.home import JOINING, Home
+from meshnode.node.interfaces import guard_of, selection_of
 from meshnode.node.lock import lock_alone
 from meshnode.node.nearby_ceremony import BUSY, Ask, endpoint_config, visit_over
 from meshnode.node.pairing_views import JoinView, NearbyDeviceView
@@ -33,7 +36,9 @@ SETTLE_S = 1.0  # seconds that a name is looked for on: another device may have 
 class Nearby:
     """What is seen of open devices on this network; none of it is proven, and none of it grants anything."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config | None = None) -> None:
+        settings = Config() if config is None else config
+        self._off = "" if settings.mdns_enabled else "mdns_enabled is false in config.toml"
         self._seen: dict[bytes, Sighting] = {}
         self._changed = Bell()
         self._discovery = Discovery(
@@ -43,14 +48,17 @@ class Nearby:
             on_gone=self._gone,
             on_notice=lambda _kind, _site, _text: None,
             random=random.random,
+            scan=lambda: selection_of(settings),
+            guard=guard_of(settings),
         )
 
     @classmethod
     @asynccontextmanager
-    async def looking(cls) -> AsyncIterator[Nearby]:
-        """Browse meanwhile."""
-        nearby = cls()
-        nearby._discovery.start()
+    async def looking(cls, config: Config) -> AsyncIterator[Nearby]:
+        """Browse meanwhile, unless the settings turn mDNS off."""
+        nearby = cls(config)
+        if config.mdns_enabled:
+            nearby._discovery.start()
         try:
             yield nearby
         finally:
@@ -69,7 +77,7 @@ class Nearby:
     @property
     def trouble(self) -> str:
         """Why others might not be found, if there is a reason."""
-        return self._discovery.state.reason
+        return self._off or self._discovery.state.reason
 
     def devices(self) -> list[NearbyDeviceView]:
         """Those that are open now, by name."""
@@ -102,9 +110,9 @@ class Nearby:
         return f"no device called {named!r} is open to pairing on this network{seen}: `meshnode nearby --open` on it"
 
 
-async def nearby_devices(seconds: float) -> tuple[list[NearbyDeviceView], str]:
+async def nearby_devices(config: Config, seconds: float) -> tuple[list[NearbyDeviceView], str]:
     """Look around for so long: the devices that are open, and why others might not be seen."""
-    async with Nearby.looking() as nearby:
+    async with Nearby.looking(config) as nearby:
         await asyncio.sleep(seconds)
         return nearby.devices(), nearby.trouble
 
@@ -129,7 +137,7 @@ async def pair_nearby(
 
 
 async def _pair(home: Home, key: SiteKey, name: str, where: str, ask: Ask, timeout_s: float) -> JoinView:
-    addresses, expected = await _where(where, timeout_s)
+    addresses, expected = await _where(home.config, where, timeout_s)
     endpoint = await Endpoint.create(
         "",
         0,
@@ -159,11 +167,11 @@ async def _pair(home: Home, key: SiteKey, name: str, where: str, ask: Ask, timeo
     )
 
 
-async def _where(where: str, timeout_s: float) -> tuple[list[Address], bytes | None]:
+async def _where(config: Config, where: str, timeout_s: float) -> tuple[list[Address], bytes | None]:
     """The addresses to try, and the site that was announced there, if a name was given."""
     if ":" in where:
         return [parse_address(where)], None
-    async with Nearby.looking() as nearby:
+    async with Nearby.looking(config) as nearby:
         sighting = await nearby.find(where, timeout_s)
     return [Address(host, sighting.nearby) for host in sighting.addresses], sighting.site
 

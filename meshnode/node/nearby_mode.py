@@ -18,7 +18,7 @@ from meshnode.errors import CloseCode, MeshError, NotFoundError
 from meshnode.model.nearby import NO_MESH, NONCE_BYTES, End, NearbyEnds
 from meshnode.model.site import short_text, site_text
 from meshnode.net.endpoint import Admission, Endpoint, EndpointIdentity, Link
-from meshnode.node.local import addresses_of
+from meshnode.node.interfaces import addresses_of
 from meshnode.node.nearby import Comparison
 from meshnode.node.nearby_ceremony import BUSY, Hosting, NearbyDesk, Visit, endpoint_config, host_over
 from meshnode.node.pairing_views import CandidateView, NearbyView
@@ -76,7 +76,7 @@ class PairingMode:
         )
         port = self._endpoint.port
         self._expiry = asyncio.get_running_loop().call_later(ttl_ms / 1000, self._expire)
-        announced, addresses = self._around.announce_nearby(port), addresses_of(listen, port)
+        announced, addresses = self._around.announce_nearby(port), addresses_of(self._settings.config, port)
         self._show(state="open", until_ms=wall_ms() + ttl_ms, addresses=addresses, announced=announced)
 
     def answer(self, code: str, yes: bool) -> NearbyView:

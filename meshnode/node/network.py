@@ -29,7 +29,8 @@ from meshnode.net.endpoint import (
     Link,
 )
 from meshnode.node.ceremony import UnknownInvites, invite_over
-from meshnode.node.dialing import Attempt
+from meshnode.node.config import Config
+from meshnode.node.dialtarget import Attempt
 from meshnode.node.drive import Ending, Hooks, PeerDriver
 from meshnode.node.farewell import Farewell
 from meshnode.node.finding import Finder
@@ -151,9 +152,9 @@ class Network:
         return self._endpoint.port
 
     @property
-    def discovery_state(self) -> str:
-        """`on`, `off`, or why it is limited."""
-        return self._finder.state
+    def finder(self) -> Finder:
+        """Discovery and dialing."""
+        return self._finder
 
     @property
     def heard(self) -> dict[bytes, Heard]:
@@ -191,6 +192,10 @@ class Network:
     def linked(self) -> frozenset[bytes]:
         """The sites with a link whose session hears of what changes."""
         return frozenset(driver.peer for driver in self._drivers.values())
+
+    def follow(self, config: Config) -> None:
+        """Other settings say on which networks this node shows itself."""
+        self._finder.follow(config)
 
     async def policy_changed(self, change: PolicyChange) -> None:
         """Another policy is in force: what hellos say of it takes a new link (profile §8), the rest is told here."""
@@ -323,7 +328,7 @@ class Network:
             self._heard[driver.peer] = replace(
                 self._heard[driver.peer], linked=False, links=frozenset(), note=ending.why
             )
-            self._finder.unlinked(driver.peer, ending.code)
+            self._finder.unlinked(driver.peer, ending.code, ending.why)
         self._tell_links()
         self._asked.discard(driver.peer)
         if ending.code is CloseCode.NOT_A_MEMBER and not ending.local:

@@ -27,11 +27,13 @@ from meshnode.node.api import LEAVE_S
 from meshnode.node.bell import Bell
 from meshnode.node.config import POLICY, Config, load_config
 from meshnode.node.databases import database_of
+from meshnode.node.discovering import CUT_OFF
 from meshnode.node.founding import found
 from meshnode.node.home import Home, default_home
 from meshnode.node.identity import finish_renewal
+from meshnode.node.interfaces import addresses_of, selection_of
 from meshnode.node.keeping import keep_house
-from meshnode.node.local import LocalNode, addresses_of
+from meshnode.node.local import LocalNode
 from meshnode.node.lock import LOCK_WAIT_S, HomeLock, lock_alone
 from meshnode.node.memberviews import LeaveView
 from meshnode.node.moved import refuse_moved
@@ -42,6 +44,7 @@ from meshnode.node.pairing_views import InviteView, NearbyView
 from meshnode.node.peering import Heard, wait_result
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
+from meshnode.node.surroundings import Surroundings
 from meshnode.node.views import HOW_TO_CHOOSE, PolicyView, Status, WaitResult
 from meshnode.store.database import Tx
 
@@ -179,7 +182,8 @@ class Node(LocalNode):
             addresses=self._invite_addresses(),
             started_ms=self._started_ms,
             publishing=network.publishing if network else self._settings.publishing,
-            discovery=network.discovery_state if network else "off",
+            discovery=network.finder.state if network else "off",
+            skipped_interfaces=dict(network.finder.selection.skipped) if network else {},
         )
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
@@ -301,7 +305,10 @@ class Node(LocalNode):
         """Take these settings over from the file."""
         changed = {name: getattr(self._said, name) for name in settings}
         self._config = msgspec.structs.replace(self._settings_now(), **changed)
+        self._settings = replace(self._settings, config=msgspec.structs.replace(self._settings.config, **changed))
         await self._put_in_force(self._config)
+        if self._network is not None:
+            self._network.follow(self._config)
 
     async def _policy_changed(self, change: PolicyChange) -> None:
         if self._network is not None and change.any:
@@ -321,7 +328,12 @@ class Node(LocalNode):
 
     def _invite_addresses(self) -> list[str]:
         port = self._network.port if self._network is not None else self._settings.config.port
-        return addresses_of(self._settings.config.listen, port)
+        return addresses_of(self._settings.config, port)
+
+    async def _look_around(self, seconds: float) -> tuple[Surroundings, str]:
+        if self._network is None:
+            return Surroundings(CUT_OFF, selection_of(self._settings.config)), CUT_OFF
+        return await self._network.finder.look(seconds), ""
 
     async def _wake(self, sites: Sequence[bytes]) -> None:
         if self._network is not None:

@@ -200,6 +200,7 @@ class Status(View, frozen=True, kw_only=True):
     publishing: bool = True
     moved: str = ""  # where the device was moved to, and what its owner can do here
     discovery: str = "off"  # "on", "off", or the reason why it degraded (profile §11)
+    skipped_interfaces: dict[str, str] = {}  # interfaces on which nothing is announced or looked for, and why
     notices: list[NoticeView] = []
     warnings: list[str] = []  # what its owner should do about who is in (profile §9)
     lagging: list[LaggingView] = []  # groups that this node is behind in, and why; the largest gaps
@@ -228,12 +229,16 @@ class TableView(View, frozen=True, kw_only=True):
 
 
 class PolicyView(View, frozen=True, kw_only=True):
-    """What of this node may cross the mesh (NEOTH, content and privacy)."""
+    """What of this node may cross the mesh (NEOTH, content and privacy), and on which networks it shows itself."""
 
     scope: list[str]  # what it takes; empty is everything
     replicate_raw_ingress: bool
     replay_budget_days: int  # 0: no bound
     classes: dict[str, str] = {}  # tables that are not simply shared
+    announce_on_untrusted_wifi: bool = True
+    trusted_ssids: list[str] = []
+    announce_on_unknown_networks: bool = False
+    announce_on_wired_networks: bool = True
 
 
 class RowView(View, frozen=True, kw_only=True, repr_omit_defaults=True):

@@ -119,6 +119,8 @@ async def test_all_operations_pass_through(home: Home, node: MemoryNode) -> None
     assert [each.cursor for each in await client.sync_state()] == [5]
     assert [each.counter for each in await client.frontier(PEER.name)] == [9]
     assert [each.table for each in (await client.request_sync(table="s.t")).asked] == ["s.t"]
+    assert await client.discover(seconds=0) == await node.discover(seconds=0)
+    node.waits.clear()
     assert await client.members() == await node.members()
     assert (await client.vouch("nas", name="n")).name == "n"
     assert (await client.set_role("nas", "reader", recovery="/k")).by == "/k"
@@ -247,7 +249,7 @@ async def test_a_long_wait_is_cut_into_short_ones(
     assert node.waits == [0.01] * 3
 
 
-@pytest.mark.parametrize("operation", ["wait", "invited", "nearby", "leave"])
+@pytest.mark.parametrize("operation", ["wait", "invited", "nearby", "leave", "discover"])
 async def test_a_node_that_stops_lets_go_of_who_waits(
     operation: str, home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -261,7 +263,8 @@ async def test_a_node_that_stops_lets_go_of_who_waits(
     async with ControlServer(MemoryNode(), home):
         client = await client_of(home)
         arguments = {"invited": (b"".hex(),)}.get(operation, ())
-        asked = asyncio.ensure_future(getattr(client, operation)(*arguments, timeout_s=20))
+        named = {"seconds": 20} if operation == "discover" else {"timeout_s": 20}
+        asked = asyncio.ensure_future(getattr(client, operation)(*arguments, **named))
         await waiting.wait()
     with pytest.raises(TransportError, match="stopped while it was asked"):
         await asked

@@ -117,7 +117,7 @@ def test_the_default_home_follows_the_environment(monkeypatch: pytest.MonkeyPatc
 
 
 def test_settings_are_read_and_written(home: Home) -> None:
-    config = Config(name='a "b" \\ ü', port=4747, peers=["[::1]:4747"], discovery=False)
+    config = Config(name='a "b" \\ ü', port=4747, peers=["[::1]:4747"], mdns_enabled=False)
     home.write_config(config)
     assert Home(home.path).config == config
     home.write_config(Config(name="other"))
@@ -143,6 +143,11 @@ def test_settings_are_read_and_written(home: Home) -> None:
         ("replicate_raw_ingress = 1", "replicate_raw_ingress"),
         ("replay_budget_days = 91", "replay_budget_days"),
         ("replay_budget_days = -1", "replay_budget_days"),
+        ("announce_on_untrusted_wifi = 'no'", "announce_on_untrusted_wifi"),
+        ("trusted_ssids = 'Home'", "trusted_ssids"),
+        ("trusted_ssids = ['']", "has 1 to 32 bytes, unlike ''"),
+        (f"trusted_ssids = ['{'é' * 17}']", "has 1 to 32 bytes"),
+        (f"trusted_ssids = {['x'] * 65}", "at most 64 names, not 65"),
     ],
 )
 def test_a_bad_setting_is_one_clear_line(text: str, says: str) -> None:
@@ -177,6 +182,8 @@ def test_any_name_survives_the_file(name: str) -> None:
         ("scope", [], "scope = []"),
         ("replicate_raw_ingress", True, "replicate_raw_ingress = true"),
         ("replay_budget_days", 30, "replay_budget_days = 30"),
+        ("announce_on_untrusted_wifi", False, "announce_on_untrusted_wifi = false"),
+        ("trusted_ssids", [' a"b\\\n', "é" * 16], 'trusted_ssids = [" a\\"b\\\\\\U0000000a", "éééééééééééééééé"]'),
     ],
 )
 def test_a_policy_is_changed_in_the_file_and_nothing_else_is(
@@ -209,6 +216,7 @@ def test_a_policy_in_a_home_without_settings_gets_a_file(home: Home) -> None:
         ("replicate_raw_ingress", "yes", "replicate_raw_ingress"),
         ("replay_budget_days", 91, "replay_budget_days"),
         ("replay_budget_days", True, "replay_budget_days"),
+        ("trusted_ssids", ["\udcff"], "trusted_ssids: '.udcff' is no text"),
     ],
 )
 def test_a_policy_that_cannot_be_changes_nothing(home: Home, setting: str, value: object, says: str) -> None:

@@ -62,6 +62,8 @@ async def test_the_class_of_a_table_and_the_policy(home: Home, node: MemoryNode)
         (["scope"], "scope", []),
         (["replicate_raw_ingress", "on"], "replicate_raw_ingress", True),
         (["replay_budget_days", "30"], "replay_budget_days", 30),
+        (["announce_on_untrusted_wifi", "off"], "announce_on_untrusted_wifi", False),
+        (["trusted_ssids", "Home Wi-Fi", "Büro"], "trusted_ssids", ["Home Wi-Fi", "Büro"]),
     ):
         changed = await meshnode("policy", "set", *words, "--output", "json", home=home.path)
         assert (changed.code, changed.json[setting]) == (0, value)

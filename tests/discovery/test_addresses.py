@@ -9,18 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshnode.errors import UsageError
-from meshnode.limits import ADDRESSES_PER_SITE
+from meshnode.limits import ADDRESSES_PER_SITE, HOSTS_PER_ANNOUNCEMENT
 from meshnode.net.addresses import (
     Address,
-    Interface,
     announced_addresses,
     dialable_untrusted,
     invite_addresses,
     is_own,
-    local_interfaces,
-    loopback_interfaces,
     parse_address,
 )
+from meshnode.net.interfaces import Interface
 
 
 def interface(name: str, index: int, *addresses: str) -> Interface:
@@ -126,6 +124,14 @@ def test_dialable_is_bounded() -> None:
     assert len(dialable_untrusted((f"10.1.{n >> 8}.{n & 255}" for n in range(5000)), ALL)) == ADDRESSES_PER_SITE
 
 
+def test_of_twenty_addresses_the_nearest_are_kept_wherever_they_stand() -> None:
+    far = [f"172.30.{n}.1" for n in range(18)]
+    found = dialable_untrusted([*far, "192.168.1.77", "10.0.0.77"], ALL)
+    assert found == ("192.168.1.77", "10.0.0.77", *far[: ADDRESSES_PER_SITE - 2])
+    flood = (f"172.{n >> 8}.{n & 255}.1" for n in range(HOSTS_PER_ANNOUNCEMENT))
+    assert "192.168.1.77" not in dialable_untrusted([*flood, "192.168.1.77"], ALL)
+
+
 def test_own_address_and_port_is_this_node_and_another_port_is_another() -> None:
     assert is_own(Address("172.17.0.1", 4747), 4747, ALL)
     assert is_own(Address("fe80::1%2", 4747), 4747, ALL)
@@ -133,9 +139,3 @@ def test_own_address_and_port_is_this_node_and_another_port_is_another() -> None
     assert not is_own(Address("172.17.0.1", 4748), 4747, ALL)
     assert not is_own(Address("172.17.0.2", 4747), 4747, ALL)
     assert not is_own(Address("box", 4747), 4747, ALL)
-
-
-def test_this_machine_has_loopback_and_lists_it_last() -> None:
-    found = local_interfaces()
-    assert found[-1].loopback
-    assert loopback_interfaces() == tuple(one for one in found if one.loopback)

@@ -7,9 +7,11 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from meshnode.errors import CloseCode, TransportError
+from meshnode.limits import ADDRESSES_PER_SITE
 from meshnode.net.addresses import Address
 from meshnode.node.dialer import Dialer
-from meshnode.node.dialing import Attempt, DialPlan, DialPolicy
+from meshnode.node.dialing import DialPlan
+from meshnode.node.dialtarget import Attempt, DialPolicy
 
 OWN, PEER = b"\x01" * 16, b"\x02" * 16
 DEAD, SLOW, LIVE = Address("10.0.0.1", 1), Address("10.0.0.2", 1), Address("10.0.0.3", 1)
@@ -139,6 +141,34 @@ async def test_a_site_that_refuses_lastingly_is_not_hammered() -> None:
         due = rig.plan.next_due()
         assert due is not None
         assert due - rig.now() > 10.0
+
+
+async def test_an_address_of_somebody_else_is_passed_over_and_told_and_makes_no_long_pause() -> None:
+    other = b"\x03" * 16
+    answer = TransportError("another site answers at that address", CloseCode.NOT_AUTHENTICATED, other)
+    network = Network()
+    network.answers = {DEAD: answer, SLOW: TransportError("no answer"), LIVE: PEER}
+    async with running(network) as rig:
+        rig.see(DEAD, SLOW)
+        _, text = await rig.failed.get()
+        assert "another site" in text
+        told = rig.plan.explain(PEER, rig.now())
+        assert (told.elsewhere, told.failures) == (((DEAD, other),), 1)
+        assert told.in_s < 1.0
+        rig.see(DEAD, LIVE)
+        assert await rig.worked.get() == (PEER, LIVE)
+        assert rig.plan.explain(PEER, rig.now()).elsewhere == ((DEAD, other),)
+
+
+async def test_all_sixteen_addresses_are_tried_and_the_last_one_wins_over_fifteen_silent_ones() -> None:
+    silent = [Address(f"10.0.1.{each}", 1) for each in range(ADDRESSES_PER_SITE - 1)]
+    network = Network()
+    network.answers = {LIVE: PEER}
+    async with running(network) as rig:
+        rig.see(*silent, LIVE)
+        assert await rig.worked.get() == (PEER, LIVE)
+    assert network.dialed == [*silent, LIVE]
+    assert network.cancelled == silent
 
 
 async def test_stopping_cancels_what_is_under_way() -> None:

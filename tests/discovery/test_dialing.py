@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from meshnode.errors import CloseCode
 from meshnode.limits import ADDRESSES_PER_SITE
 from meshnode.net.addresses import Address
-from meshnode.node.dialing import LASTING, Attempt, DialPlan, DialPolicy
+from meshnode.node.dialing import DialPlan
+from meshnode.node.dialtarget import LASTING, Attempt, DialPolicy
 
 SMALL, OWN, LARGE = b"\x01" * 16, b"\x02" * 16, b"\x03" * 16
 HERE, THERE = Address("10.0.0.1", 4747), Address("10.0.0.2", 4747)
@@ -257,6 +258,18 @@ def test_addresses_that_worked_come_first_and_all_kinds_are_tried_within_the_bou
     (attempt,) = plan.due(10.0)
     assert attempt.addresses[0] == seen[3]
     assert not set(attempt.addresses) & set(seen[4:])
+
+
+def test_what_mdns_says_of_a_leaver_ends_no_link_and_leaves_what_worked() -> None:
+    plan = plan_of(LARGE)
+    plan.seen(LARGE, b"", [HERE, THERE], 0.0)
+    (attempt,) = plan.due(0.0)
+    plan.linked(LARGE, 0.0)
+    plan.succeeded(attempt, HERE, LARGE, 0.0)
+    plan.gone(LARGE)
+    assert plan.due(1000.0) == []  # linked it is, whatever was announced
+    plan.unlinked(LARGE, 1000.0)
+    assert [attempt.addresses for attempt in plan.due(1001.0)] == [(HERE,)]
 
 
 def test_attempts_under_way_are_bounded_and_the_longest_waiting_go_first() -> None:

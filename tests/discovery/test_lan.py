@@ -173,6 +173,20 @@ def test_processes_of_one_host_on_a_lan_find_each_other(lan: Lan) -> None:
             waiting.discard(line.until(event("sighting", verified=True))["site"])
 
 
+def test_on_an_interface_that_is_denied_nothing_is_announced_or_heard(lan: Lan) -> None:
+    first = launch(lan, 0, 1, deny=["eth0"])
+    first.ever(event("notice", kind="discovery", text=ONLY_LOOPBACK))
+    beside = launch(lan, 0, 2, port=4800)
+    third = launch(lan, 2, 3)
+    third.until(event("sighting", site=site(2)))
+    beside.until(event("sighting", site=site(3)))
+    for other in (beside, third):
+        assert not [line for line in other.seen if line.get("site") == site(1)]
+    first.tell("state")
+    first.until(event("state"))
+    assert not [line for line in first.seen if line["event"] == "sighting"]
+
+
 def test_without_any_interface_the_reason_is_told_and_discovery_recovers(machine: Lan) -> None:
     machine.configure(0, "address", "flush", "dev", "lo")
     first = launch(machine, 0, 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from ipaddress import IPv4Interface, IPv6Interface
 from typing import cast
 
 import pytest
@@ -14,14 +15,20 @@ from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
 from meshnode.errors import UsageError
 from meshnode.limits import MULTICAST_INTERFACES, RESOLVES_AT_ONCE
-from meshnode.net.addresses import Interface, local_interfaces, loopback_interfaces
+from meshnode.net.adapters import local_interfaces
+from meshnode.net.announcement import attestation_opener
+from meshnode.net.interfaces import Interface, Rules, Selection, select
 from meshnode.net.mdns import ONLY_LOOPBACK, UNHEARD, Discovery
 from meshnode.net.multicast import Paths, multicast_paths
 from meshnode.net.pace import DiscoveryState, Pace
 from meshnode.net.responder import LABEL_BYTES, Resolved, Responder, Service, instance_label
-from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.net.seen import Standing
+from meshnode.net.sightings import Sighting
+from meshnode.net.wifi import Network, Wifi, WifiPolicy
+from meshnode.net.wifi_guard import WifiGuard
 
 LIMIT_S = 5.0
+(LOOPBACK,) = (one for one in local_interfaces() if one.loopback)
 QUICK = Pace(rescan_s=0.005, heard_s=0.02, sweep_s=0.01, browse_s=0.0, retry_s=0.005, retry_cap_s=0.02)
 OWN_INSTANCE = "own._meshnode._udp.local."
 
@@ -70,14 +77,17 @@ class FakeResponder:
         await self._wire.silent.wait()
         return None
 
-    async def close(self) -> None:
-        self._wire.log.append("close")
+    async def close(self, *, goodbye: bool = True) -> None:
+        self._wire.log.append("close" if goodbye else "close without a goodbye")
 
 
 class Rig:
     def __init__(self, pace: Pace, service: Service | None) -> None:
         self.wire = Wire()
-        self.interfaces = loopback_interfaces()
+        self.interfaces: tuple[Interface, ...] = (LOOPBACK,)
+        self.rules = Rules()
+        self.joined: dict[str, Network] = {}
+        self.guard = WifiGuard(WifiPolicy(), now=lambda: 0.0, read=self.read)
         self.scans = 0
         self.networks = asyncio.Event()
         self.sightings: asyncio.Queue[Sighting] = asyncio.Queue()
@@ -93,6 +103,7 @@ class Rig:
             random=lambda: 1.0,
             on_network=self.networks.set,
             scan=self.scan,
+            guard=self.guard,
             responder=self.wire.make,
             pace=pace,
         )
@@ -110,9 +121,12 @@ class Rig:
         wanted = self.scans + count
         await self.until(lambda: self.scans >= wanted)
 
-    def scan(self) -> tuple[Interface, ...]:
+    async def read(self, names: Iterable[str]) -> dict[str, Network]:
+        return {name: self.joined[name] for name in names}
+
+    def scan(self) -> Selection:
         self.scans += 1
-        return self.interfaces
+        return select(self.interfaces, self.rules)
 
 
 @contextlib.asynccontextmanager
@@ -164,16 +178,15 @@ async def test_no_interface_is_a_reason_and_interfaces_that_come_are_used() -> N
     async with running() as rig:
         rig.interfaces = ()
         assert await rig.notices.get() == ("discovery", "no network interface has an address")
-        rig.interfaces = loopback_interfaces()
+        rig.interfaces = (LOOPBACK,)
         await rig.until(lambda: rig.discovery.state.working)
 
 
 async def test_an_address_that_comes_is_announced_without_a_goodbye() -> None:
     async with running() as rig:
         await rig.until(lambda: len(rig.wire.log) >= 2)
-        (loopback,) = loopback_interfaces()
-        address = local_interfaces()[0].addresses[0]
-        rig.interfaces = (Interface(loopback.name, loopback.index, (*loopback.addresses, address)),)
+        address = IPv4Interface("127.0.0.2/8")
+        rig.interfaces = (Interface(LOOPBACK.name, LOOPBACK.index, (*LOOPBACK.addresses, address)),)
         await rig.until(lambda: any(line.startswith("change") for line in rig.wire.log))
         assert "close" not in rig.wire.log
         assert rig.networks.is_set()
@@ -211,6 +224,16 @@ async def test_seen_lost_and_gone() -> None:
         assert (await rig.sightings.get()).verified
         rig.hear("x", gone=True)
         assert await rig.gone.get() == site_key(2).site
+
+
+async def test_every_announcement_is_shown_our_own_too_with_what_it_is_worth() -> None:
+    async with running() as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        rig.wire.known["x"] = Resolved("x", 4747, ("10.0.0.1",), {})
+        rig.hear("x")
+        own, odd = rig.discovery.seen()
+        assert (own.instance, own.standing, own.site) == (OWN_INSTANCE, Standing.OWN, site_key(1).site)
+        assert (odd.instance, odd.standing, odd.addresses) == ("x", Standing.MALFORMED, ("10.0.0.1",))
 
 
 async def test_a_record_that_ran_out_and_is_not_answered_for_is_gone() -> None:
@@ -261,18 +284,97 @@ async def test_stop_says_goodbye_and_may_be_called_again() -> None:
 
 
 def test_interfaces_that_cannot_multicast_are_named_with_the_reason() -> None:
-    (loopback,) = loopback_interfaces()
-    nowhere = Interface("ghost0", 9999, local_interfaces()[0].addresses[:0])
-    paths = multicast_paths((loopback, nowhere))
+    nowhere = Interface("ghost0", 9999, LOOPBACK.addresses[:0])
+    paths = multicast_paths(Selection((LOOPBACK, nowhere)))
     assert paths.hosts == ("127.0.0.1",)
     assert not paths.beyond
     assert paths.refused == ("ghost0: it has neither an IPv4 nor an IPv6 link-local address",)
 
 
+def test_loopback_stands_in_where_nothing_else_can_multicast() -> None:
+    nowhere = Interface("ghost0", 9999, LOOPBACK.addresses[:0])
+    paths = multicast_paths(Selection((nowhere,), spare=(LOOPBACK,)))
+    assert (paths.hosts, paths.beyond) == (("127.0.0.1",), False)
+    assert paths.refused == ("ghost0: it has neither an IPv4 nor an IPv6 link-local address",)
+
+
+async def test_rules_that_leave_nothing_are_the_reason_and_their_change_is_taken_up() -> None:
+    async with running() as rig:
+        rig.rules = Rules(deny=("lo",))
+        text = "every network interface is skipped: lo: deny_interfaces names it"
+        assert await rig.notices.get() == ("discovery", text)
+        rig.rules = Rules()
+        await rig.until(lambda: rig.discovery.state.working)
+
+
+async def test_an_interface_that_is_skipped_is_neither_announced_nor_a_reason_to_announce_again() -> None:
+    async with running() as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        container = Interface("veth1", 9, (IPv6Interface("fe80::9/64"),))
+        rig.interfaces = (LOOPBACK, container)
+        await rig.rounds(3)
+        assert [line.split()[0] for line in rig.wire.log] == ["browse", "announce"]
+        assert not rig.networks.is_set()
+        assert [name for name, _ in rig.discovery.selection.skipped] == ["veth1"]
+        vpn = Interface("wg0", 10, (IPv4Interface("10.8.0.2/24"),))
+        rig.interfaces = (LOOPBACK, container, vpn)  # what can be dialed may be another now
+        await rig.networks.wait()
+        assert "10.8.0.2" not in "".join(rig.wire.log)
+
+
+# What a test can multicast on and is not taken for loopback alone.
+WLAN = Interface("wlan0", LOOPBACK.index, (IPv4Interface("127.0.0.3/8"), IPv4Interface("10.1.1.1/24")))
+CAREFUL = WifiPolicy(announce_on_untrusted_wifi=False, trusted_ssids=frozenset({b"Home"}))
+QUIET = 'quiet on wlan0: joined to "Cafe", which is not in trusted_ssids'
+
+
+async def test_on_a_network_that_is_not_trusted_a_node_keeps_quiet_and_no_fault_is_made_of_it() -> None:
+    async with running() as rig:
+        rig.interfaces, rig.joined = (LOOPBACK, WLAN), {"wlan0": Wifi(b"Cafe")}
+        rig.guard.follow(CAREFUL)
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(True, QUIET))
+        assert rig.discovery.selection.skipped == (("wlan0", QUIET.partition(": ")[2]),)
+        assert "10.1.1.1" not in "".join(rig.wire.log)
+        rig.joined = {"wlan0": Wifi(b"Hotel")}
+        rig.guard.follow(CAREFUL)
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(True, QUIET.replace("Cafe", "Hotel")))
+        rig.wire.echo = False
+        rig.joined = {"wlan0": Wifi(b"Home")}
+        rig.guard.follow(CAREFUL)
+        await rig.until(lambda: rig.wire.log[-1:] == ["announce 4747 10.1.1.1"])
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(True, UNHEARD))
+        assert not [text for kind, text in rig.notices._queue if "quiet" in text]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_trust_that_ends_is_a_goodbye_and_a_strange_network_hears_none(moved: bool) -> None:
+    async with running(Pace(rescan_s=LIMIT_S * 2)) as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        rig.interfaces, rig.joined = (LOOPBACK, WLAN), {"wlan0": Wifi(b"Home")}
+        rig.guard.follow(CAREFUL)
+        rig.discovery.look_again()
+        await rig.until(lambda: rig.wire.log[-1:] == ["announce 4747 10.1.1.1"])
+        del rig.wire.log[:]
+        rig.joined = {"wlan0": Wifi(b"Cafe" if moved else b"Home")}
+        rig.guard.follow(CAREFUL if moved else WifiPolicy(announce_on_untrusted_wifi=False))
+        rig.discovery.look_again()
+        await rig.until(lambda: len(rig.wire.log) == 3)
+        assert rig.wire.log[0] == ("close without a goodbye" if moved else "close")
+
+
+async def test_of_a_node_that_can_only_keep_quiet_the_networks_are_looked_at_again_soon() -> None:
+    async with running(Pace(rescan_s=0.005, retry_s=LIMIT_S * 2)) as rig:
+        rig.interfaces, rig.joined = (WLAN,), {"wlan0": Wifi(b"Cafe")}
+        rig.guard.follow(CAREFUL)
+        await rig.until(lambda: rig.discovery.state.reason.startswith(f"{QUIET}; every network interface is skipped"))
+        rig.joined = {"wlan0": Wifi(b"Home")}
+        rig.guard.follow(CAREFUL)
+        await rig.until(lambda: rig.wire.log[-1:] == ["announce 4747 10.1.1.1"])
+
+
 def test_only_so_many_interfaces_are_joined() -> None:
-    (loopback,) = loopback_interfaces()
-    many = tuple(Interface(f"lo:{number}", loopback.index, loopback.addresses) for number in range(40))
-    assert len(multicast_paths(many).hosts) == MULTICAST_INTERFACES
+    many = tuple(Interface(f"lo:{number}", LOOPBACK.index, LOOPBACK.addresses) for number in range(40))
+    assert len(multicast_paths(Selection(many)).hosts) == MULTICAST_INTERFACES
 
 
 @pytest.mark.parametrize(
@@ -304,7 +406,7 @@ async def test_a_neighbour_that_disputes_every_name_does_not_silence_us(monkeypa
         return sent
 
     monkeypatch.setattr(AsyncZeroconf, "async_register_service", register)
-    responder = Responder(multicast_paths(loopback_interfaces()), lambda name, gone: None, 120)
+    responder = Responder(multicast_paths(Selection((LOOPBACK,))), lambda name, gone: None, 120)
     try:
         await responder.announce(service_of({"who": 1}), ("127.0.0.1",))
     finally:
@@ -314,7 +416,7 @@ async def test_a_neighbour_that_disputes_every_name_does_not_silence_us(monkeypa
 
 
 async def test_an_attestation_too_large_for_a_txt_record_is_refused() -> None:
-    responder = Responder(multicast_paths(loopback_interfaces()), lambda name, gone: None, 120)
+    responder = Responder(multicast_paths(Selection((LOOPBACK,))), lambda name, gone: None, 120)
     try:
         service = service_of({"who": 1})
         huge = Service(service.name, service.site, service.tag, service.port, bytes(252))

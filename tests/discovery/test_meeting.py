@@ -93,6 +93,32 @@ def test_a_node_that_moves_to_another_port_is_followed(lan: Lan) -> None:
     first.until(event("linked", site=site(2)))
 
 
+def test_a_goodbye_ends_no_link_and_forgets_no_address_that_worked(lan: Lan) -> None:
+    """Whether a peer lives is QUIC's to say: a service that vanishes from mDNS says nothing about it."""
+    first, second = launch(lan, 0, 1), launch(lan, 1, 2)
+    wait_linked(first, 2)
+    first.ever(event("sighting", site=site(2)))
+    second.tell("hush")
+    first.until(event("gone", site=site(2)))
+    wait_linked(first, 2)
+    lan.kill(second.program)
+    first.until(event("unlinked", site=site(2)))
+    launch(lan, 1, 2, hides=True)
+    first.until(event("linked", site=site(2), ours=True))
+
+
+def test_of_twenty_addresses_sixteen_are_tried_and_the_dead_ones_stop_nobody(lan: Lan) -> None:
+    dead = [f"10.47.0.{100 + number}" for number in range(15)]
+    far = [f"172.30.{number}.1" for number in range(4)]
+    first = launch(lan, 0, 1)
+    watcher = start(lan, 2, "announcer", who=3, members=EVERYBODY)
+    launch(lan, 1, 2, hides=True)
+    start(lan, 1, "herald", who=2, addresses=[*far, *dead, lan.address(1)])
+    sighting = watcher.until(event("sighting", site=site(2), verified=True))
+    assert sorted(sighting["addresses"]) == sorted([*dead, lan.address(1)])
+    first.until(event("linked", site=site(2), ours=True))
+
+
 def test_three_nodes_on_one_machine_without_a_network_meet() -> None:
     with Lan(1, wired=False) as machine:
         lines = [launch(machine, 0, who, port=4746 + who) for who in EVERYBODY]

@@ -9,6 +9,7 @@ import pytest
 from meshnode.errors import PairingError, UsageError
 from meshnode.net.sightings import Sighting
 from meshnode.node import nearby_join
+from meshnode.node.config import Config
 from meshnode.node.nearby_join import Nearby
 
 ONE, TWO = b"\x01" * 16, b"\x02" * 16
@@ -82,3 +83,9 @@ async def test_nobody_is_one_line_with_who_is_there() -> None:
     nearby._gone(ONE)
     with pytest.raises(PairingError, match=r"\(starting\)"):
         await nearby.find("desk", 0.05)
+
+
+async def test_where_the_settings_turn_mdns_off_that_is_why_nobody_is_found() -> None:
+    async with Nearby.looking(Config(mdns_enabled=False)) as nearby:
+        with pytest.raises(PairingError, match="mdns_enabled is false"):
+            await nearby.find("desk", 0.0)

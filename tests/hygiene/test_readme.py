@@ -16,6 +16,7 @@ import pytest
 from support.command import Result, meshnode_afresh, start_afresh
 
 from meshnode.cli.main import _VERBS
+from meshnode.node.config import Config
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -134,6 +135,12 @@ def test_the_named_modules_exist() -> None:
     named = set(re.findall(r"`((?:cli|codec|control|engine|merge|model|net|node|store|sync)/[\w/.]*)`", README))
     assert len(named) > 20
     assert [name for name in sorted(named) if not (ROOT / "meshnode" / name).exists()] == []
+
+
+def test_the_settings_it_shows_are_settings() -> None:
+    shown = [name for name in re.findall(r"`([a-z_]+)\s=\s", README) if name != "node"]
+    assert len(shown) > 5
+    assert [name for name in shown if name not in Config.__struct_fields__] == []
 
 
 def test_every_verb_is_in_the_table() -> None:

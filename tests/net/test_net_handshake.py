@@ -93,7 +93,7 @@ async def test_a_dialer_requires_the_site_it_expects() -> None:
     async with station() as here, bare_server("bob") as (port, accepted):
         with pytest.raises(TransportError, match="another site") as refusal:
             await here.endpoint.dial("127.0.0.1", port, expect_site=ALICE.site)
-        assert refusal.value.code is CloseCode.NOT_AUTHENTICATED
+        assert (refusal.value.code, refusal.value.site) == (CloseCode.NOT_AUTHENTICATED, BOB.site)
         assert await accepted[0].close_code() == CloseCode.NOT_AUTHENTICATED
 
 

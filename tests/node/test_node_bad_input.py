@@ -142,7 +142,7 @@ def test_a_row_that_is_none(
         (b"listen = 'nowhere'", "listen"),
         (b"peers = ['nonsense']", "nonsense"),
         (b"peers = 'a:1'", "peers"),
-        (b"discovery = 1", "discovery"),
+        (b"mdns_enabled = 1", "mdns_enabled"),
         (b"database = 5", "database"),
         (b"name = '" + b"x" * 200 + b"'", "name"),
         (b'name = "\\u001b"', "name"),

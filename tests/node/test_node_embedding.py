@@ -220,4 +220,4 @@ def test_the_public_names_exist() -> None:
         assert getattr(meshnode, name) is not None
     with pytest.raises(AttributeError, match="nothing"):
         _ = meshnode.nothing  # type: ignore[attr-defined]
-    assert Config().discovery
+    assert Config().mdns_enabled

@@ -16,11 +16,13 @@ from typing import Any
 
 from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import SiteKey, mesh_tag
-from meshnode.net.addresses import local_interfaces, loopback_interfaces
+from meshnode.net.adapters import loopback_selection, selection
+from meshnode.net.announcement import attestation_opener
+from meshnode.net.interfaces import Rules
 from meshnode.net.mdns import Discovery
 from meshnode.net.pace import Pace
 from meshnode.net.responder import Service
-from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.net.sightings import Sighting
 from support.lines import stdin_lines
 
 MESH_ID = bytes(range(16))
@@ -59,6 +61,7 @@ def describe(sighting: Sighting) -> dict[str, Any]:
 
 async def main(options: dict[str, Any]) -> None:
     keys = {site_key(who).site: site_key(who).public_key for who in options.get("members", ())}
+    rules = Rules(tuple(options.get("allow", ())), tuple(options.get("deny", ())))
     discovery = Discovery(
         service_of(options),
         open_attestation=attestation_opener(MESH_ID, keys.get),
@@ -66,7 +69,7 @@ async def main(options: dict[str, Any]) -> None:
         on_gone=lambda site: say("gone", site=site.hex()),
         on_notice=lambda kind, site, text: say("notice", kind=kind, site=site.hex() if site else None, text=text),
         random=random.random,
-        scan=loopback_interfaces if options.get("loopback_only") else local_interfaces,
+        scan=loopback_selection if options.get("loopback_only") else lambda: selection(rules),
         pace=Pace(**{"rescan_s": 0.2, "browse_s": 0.0, "retry_s": 0.2, "retry_cap_s": 0.5, **options.get("pace", {})}),
     )
     discovery.start()

@@ -61,7 +61,7 @@ def free_port() -> int:
 async def running(home: Path, *tables: str, **config: Any) -> AsyncIterator[Here]:
     """The node of a home, with these tables (`id`, `title`) besides `notes`."""
     port = free_port()
-    settings = Config(name="node", listen="127.0.0.1", port=port, discovery=False, **config)
+    settings = Config(name="node", listen="127.0.0.1", port=port, mdns_enabled=False, **config)
     async with Node(home, config=settings) as node:
         for table in ("notes", *tables):
             await node.add_table(table, {"id": "TEXT"}, {"title": "TEXT"})

@@ -1,7 +1,8 @@
 """One process that discovers, dials and links, and does nothing else: discovery and transport put together.
 
 `python -m support.meeter '{"who": 1, "members": [1, 2], "port": 4747}'` prints a JSON line per link that comes or goes;
-`links` on stdin prints the sites linked now, `quit` (or the end of stdin) ends it.
+`links` on stdin prints the sites linked now, `hush` says goodbye by mDNS and nothing else, `quit` (or the end of stdin)
+ends it. With `"hides": true` it neither announces nor dials, and waits to be dialed.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from typing import Any
 from meshnode.errors import CloseCode
 from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import mesh_tag
-from meshnode.net.addresses import Address
+from meshnode.net.addresses import Address, parse_address
+from meshnode.net.announcement import attestation_opener
 from meshnode.net.endpoint import Admission, Endpoint, EndpointConfig, EndpointIdentity, Link
 from meshnode.net.mdns import Discovery
 from meshnode.net.pace import Pace
 from meshnode.net.responder import Service
-from meshnode.net.sightings import Sighting, attestation_opener
+from meshnode.net.sightings import Sighting
 from meshnode.node.dialer import Dialer
-from meshnode.node.dialing import Attempt, DialPlan
+from meshnode.node.dialing import DialPlan
+from meshnode.node.dialtarget import Attempt
 from support.announcer import MESH_ID, say, site_key
 from support.lines import stdin_lines
 
@@ -61,6 +64,8 @@ class Meeter:
     def linked(self, link: Link) -> None:
         def live() -> None:
             self.plan.linked(link.site, self.now())
+            if not link.opened_by_us:
+                self.plan.came_from(link.site, parse_address(link.remote_address))
             say("linked", site=link.site.hex(), ours=link.opened_by_us, address=link.remote_address)
 
         def closed(code: CloseCode | None, reason: str, local: bool) -> None:
@@ -75,9 +80,14 @@ class Meeter:
 
     def sighted(self, sighting: Sighting) -> None:
         if sighting.verified:
+            say("sighting", site=sighting.site.hex(), addresses=list(sighting.addresses))
             addresses = [Address(host, sighting.port) for host in sighting.addresses]
             self.plan.seen(sighting.site, sighting.boot, addresses, self.now())
             self.dialer.wake()
+
+    def gone(self, site: bytes) -> None:
+        self.plan.gone(site)
+        say("gone", site=site.hex())
 
     def network(self) -> None:
         self.plan.network_changed(self.now())
@@ -99,21 +109,23 @@ class Meeter:
             config=EndpointConfig(keep_alive_s=1.0, silence_s=3.0),
         )
         discovery = Discovery(
-            self.service(),
+            None if self.options.get("hides") else self.service(),
             open_attestation=attestation_opener(MESH_ID, self.keys.get),
             on_sighting=self.sighted,
-            on_gone=self.plan.gone,
+            on_gone=self.gone,
             on_notice=lambda kind, site, text: say("notice", kind=kind, text=text),
             random=random.random,
             on_network=self.network,
             pace=Pace(rescan_s=0.5),
         )
         discovery.start()
-        dialing = asyncio.create_task(self.dialer.run())
+        dialing = asyncio.create_task(asyncio.sleep(0) if self.options.get("hides") else self.dialer.run())
         say("started")
         async for command in stdin_lines():
             if command == "quit":
                 break
+            if command == "hush":
+                await discovery.stop()
             say("links", sites=sorted(link.site.hex() for link in self.endpoint.links()))
         dialing.cancel()
         with suppress(asyncio.CancelledError):

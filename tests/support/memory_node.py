@@ -10,6 +10,14 @@ import msgspec
 
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.discoverviews import (
+    AnnouncementView,
+    DialView,
+    DiscoverView,
+    FoundMemberView,
+    InterfaceView,
+    PeerAddressView,
+)
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
@@ -59,7 +67,8 @@ class MemoryNode:
         self.complete = True
         self.online = True
         self.failure: Exception | None = None
-        self.settings: dict[str, Any] = {"scope": [], "replicate_raw_ingress": False, "replay_budget_days": 0}
+        shown = msgspec.structs.asdict(PolicyView(scope=[], replicate_raw_ingress=False, replay_budget_days=0))
+        self.settings: dict[str, Any] = {name: value for name, value in shown.items() if name != "classes"}
         self.waits: list[float] = []
         self.complete_after = 0
         self.becomes: list[InvitedView] = []  # what `invited` tells of every invite
@@ -81,11 +90,32 @@ class MemoryNode:
             home="/home/x",
             database="/home/x/meshnode.db",
             peers=await self.peers(),
+            skipped_interfaces={"docker0": "of a container network"},
             asking=[state.who for state in self.becomes if state.state == "asks" and state.who is not None],
         )
 
     async def peers(self) -> list[PeerView]:
         return [PEER]
+
+    async def discover(self, *, seconds: float) -> DiscoverView:
+        self.waits.append(seconds)
+        at = "10.0.0.2:4747"
+        theirs = AnnouncementView(instance="nas-1eed29b1", standing="verified", site=PEER.site, addresses=(at,))
+        linked = DialView(state="linked", why=f"linked at {at}", addresses=(at,))
+        short, name = PEER.short, PEER.name
+        member = FoundMemberView(
+            site=PEER.site, short=short, name=name, retired=False, linked=True, seen=(theirs,), dial=linked
+        )
+        own = AnnouncementView(instance="desk-0a0b0c0d", standing="own", reason="this very node")
+        lie = AnnouncementView(instance="\x1b[31m\x9b", standing="wrong-port", reason="another port", site="ab" * 16)
+        return DiscoverView(
+            running=True,
+            discovery="on",
+            interfaces=(InterfaceView(name="docker0", used=False, reason="allow_interfaces can name it"),),
+            members=(member,),
+            peers=(PeerAddressView(address="10.0.0.9:4747", dial=DialView(state="dialing", why="is being dialed")),),
+            strangers=(own, lie),
+        )
 
     async def tables(self) -> list[TableView]:
         return list(self.kinds.values())

@@ -38,7 +38,7 @@ def loopback(*peers: int, port: int = 0, name: str = "") -> Config:
         name=name,
         listen="127.0.0.1",
         port=port or free_port(),
-        discovery=False,
+        mdns_enabled=False,
         peers=[f"127.0.0.1:{peer}" for peer in peers],
     )
 

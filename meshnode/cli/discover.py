@@ -1,0 +1,117 @@
+"""Show who is around this device, members and strangers apart, why each is dialed or is not, and on which interfaces.
+
+A running node is asked, and asks the network again. Where none runs, this program looks around by itself: it announces
+nothing and dials nobody. Without a home everybody is a stranger. Of an announcement that is not verified nothing is
+proven. For example: `meshnode discover --seconds 10 --output json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from meshnode.cli import connect
+from meshnode.cli.output import json_line, print_one, print_table, printable
+from meshnode.errors import UsageError
+from meshnode.node.discoverviews import AnnouncementView, DiscoverView
+from meshnode.node.jsonvalues import to_json_builtins
+
+LONGEST_S = 60.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("--seconds", type=float, default=3.0, metavar="N", help="how long to look around (default: 3)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look around, and show it."""
+    if not (math.isfinite(options.seconds) and 0 <= options.seconds <= LONGEST_S):
+        raise UsageError(f"--seconds takes a number from 0 to {LONGEST_S:g}")
+    found = connect.run(_discover(options))
+    if options.output == "json":
+        print_one(found, options.output)
+    elif options.output == "jsonl":
+        for line in _lines(found):
+            print(json_line(line))
+    else:
+        _print(found)
+    return 0
+
+
+async def _discover(options: argparse.Namespace) -> DiscoverView:
+    home = connect.home_of(options)
+    if not home.founded:
+        from meshnode.node.discovering import strangers_around
+
+        return await strangers_around(home.config, options.seconds)
+    async with connect.reading(options) as operations:
+        return await operations.discover(seconds=options.seconds)
+
+
+def _lines(found: DiscoverView) -> Iterator[dict[str, Any]]:
+    """One object each: how discovery is, then interfaces, members, addresses to dial, strangers."""
+    yield {"kind": "discovery", "discovery": found.discovery, "running": found.running}
+    kinds: tuple[tuple[str, Sequence[Any]], ...] = (
+        ("interface", found.interfaces),
+        ("member", found.members),
+        ("peer", found.peers),
+        ("stranger", found.strangers),
+    )
+    for kind, views in kinds:
+        for view in views:
+            yield {"kind": kind, **to_json_builtins(view)}
+
+
+def _print(found: DiscoverView) -> None:
+    off = " (mdns_enabled is false, or the node was told so)" if found.discovery == "off" else ""
+    print(f"discovery: {printable(found.discovery)}{off}")
+    if not found.running:
+        print("No node runs here: nothing is announced, and nobody is dialed.")
+    _section(
+        "Interfaces",
+        [
+            {"interface": each.name, "used": each.used, "addresses": ", ".join(each.addresses), "why not": each.reason}
+            for each in found.interfaces
+        ],
+    )
+    _section(
+        "Members",
+        [
+            {"site": each.short, "name": each.name, "seen at": _places(each.seen), "dialed": each.dial.why}
+            for each in found.members
+        ],
+    )
+    _section(
+        "Addresses that the settings name",
+        [{"address": each.address, "site": each.short, "dialed": each.dial.why} for each in found.peers],
+    )
+    own = [each for each in found.strangers if each.standing == "own"]
+    others = [each for each in found.strangers if each not in own]
+    _section("This device's own announcement", [_stranger(each) for each in own])
+    _section("Strangers, who are never dialed", [_stranger(each) for each in others])
+    if not (others or any(each.seen for each in found.members)):
+        print("\nNobody is announced on this network.")
+
+
+def _stranger(seen: AnnouncementView) -> dict[str, str]:
+    return {
+        "announced as": seen.instance,
+        "site": seen.short,
+        "mesh": seen.mesh_tag,
+        "at": ", ".join(seen.addresses),
+        "is": seen.standing,
+        "since": seen.reason,
+    }
+
+
+def _places(seen: Sequence[AnnouncementView]) -> str:
+    return ", ".join(dict.fromkeys(address for each in seen for address in each.addresses)) or "not seen"
+
+
+def _section(title: str, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        print(f"\n{title}:")
+        print_table(rows)

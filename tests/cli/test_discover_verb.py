@@ -1,0 +1,64 @@
+"""`meshnode discover` against a node behind its control socket: tables, JSON, nothing that steers a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from support.command import meshnode
+from support.memory_node import PEER, MemoryNode
+
+from meshnode.control.server import ControlServer
+from meshnode.node.config import Config
+from meshnode.node.home import Home
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path / "n", Config())
+    home.prepare()
+    home.write_incarnation(bytes(16))
+    return home
+
+
+@pytest.fixture
+async def node(home: Home) -> AsyncIterator[MemoryNode]:
+    node = MemoryNode()
+    async with ControlServer(node, home):
+        yield node
+
+
+async def test_members_strangers_and_interfaces_stand_apart_with_their_reasons(home: Home, node: MemoryNode) -> None:
+    shown = await meshnode("discover", "--seconds", "0", home=home.path)
+    assert (shown.code, node.waits) == (0, [0.0])
+    parts = dict(part.partition(":\n")[::2] for part in shown.out.split("\n\n"))
+    assert "docker0" in parts["Interfaces"]
+    assert "allow_interfaces" in parts["Interfaces"]
+    assert "linked at 10.0.0.2:4747" in parts["Members"]
+    assert PEER.short in parts["Members"]
+    assert "10.0.0.9:4747" in parts["Addresses that the settings name"]
+    assert "wrong-port" in parts["Strangers, who are never dialed"]
+    assert "desk-0a0b0c0d" in parts["This device's own announcement"]
+    assert "\x1b" not in shown.out
+
+
+async def test_json_is_one_object_and_jsonl_one_a_line_with_its_kind(home: Home, node: MemoryNode) -> None:
+    whole = await meshnode("discover", "--seconds", "0", "--output", "json", home=home.path)
+    assert whole.json["members"][0]["dial"]["state"] == "linked"
+    lines = await meshnode("discover", "--seconds", "0", "--output", "jsonl", home=home.path)
+    kinds = [json.loads(line)["kind"] for line in lines.out.splitlines()]
+    assert kinds == ["discovery", "interface", "member", "peer", "stranger", "stranger"]
+    assert "\x9b" not in whole.out + lines.out
+
+
+@pytest.mark.parametrize("seconds", ["-1", "61", "nan", "soon"])
+async def test_seconds_that_cannot_be_are_a_misuse(home: Home, seconds: str) -> None:
+    refused = await meshnode("discover", "--seconds", seconds, home=home.path)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+
+
+async def test_status_names_the_interfaces_that_are_skipped(home: Home, node: MemoryNode) -> None:
+    shown = await meshnode("status", home=home.path)
+    assert "discovery: off; not on docker0: `meshnode discover` says why" in shown.out
