@@ -137,6 +137,10 @@ async def test_the_policy_is_written_to_the_settings_and_kept_by_the_store(home:
         "replicate_raw_ingress": False,
         "replay_budget_days": 7,
         "classes": {"notes": "raw"},
+        "announce_on_untrusted_wifi": True,
+        "announce_on_wired_networks": True,
+        "announce_on_unknown_networks": False,
+        "trusted_ssids": [],
     }
     assert 'scope = ["main.notes"]' in (home / "config.toml").read_text().splitlines()
     listed = await meshnode("table", "list", "--output", "json", home=home)
