@@ -104,12 +104,14 @@ async def pair_of_homes(folder: Path, ports: Sequence[int]) -> tuple[Path, Path]
 class Process:
     """One `meshnode up` in a process of its own; `client` reaches it while it runs."""
 
-    def __init__(self, home: Path, *arguments: str, before: Sequence[str] = ()) -> None:
+    def __init__(
+        self, home: Path, *arguments: str, before: Sequence[str] = (), program: Sequence[str] = ("-m", "meshnode")
+    ) -> None:
         self.home = home
         self.client: ControlClient
         self.said: list[str] = []
         self.pid = 0  # of the node itself, whatever program started it
-        self._command = [*before, sys.executable, "-m", "meshnode", "--home", str(home), "up", *arguments]
+        self._command = [*before, sys.executable, *program, "--home", str(home), "up", *arguments]
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
 
