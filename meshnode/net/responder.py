@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import zeroconf
+from zeroconf import DNSPointer, DNSService, DNSText  # type: ignore[attr-defined]  # kept there for users
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
 from meshnode.errors import UsageError
 from meshnode.net.multicast import Paths, hear_joined_only
 
 SERVICE_TYPE = "_meshnode._udp.local."
+_PTR, _TXT, _SRV, _INTERNET = 12, 16, 33, 1  # record types and the class of DNS (RFC 1035, RFC 2782)
 LABEL_BYTES = 63  # one DNS label (RFC 1035)
 TXT_STRING_BYTES = 255  # one key=value pair of a TXT record (RFC 6763 §6.1)
 PROBE_S = 10.0  # seconds that claiming a name may take; against a neighbour that claims every name we try
@@ -140,6 +142,37 @@ class Responder:
             if info.load_from_cache(self._zeroconf.zeroconf):
                 return _resolved(instance, info)
         return None
+
+    def glance(self, instance: str) -> Resolved | None:
+        """The port and the properties alone, where both are known: a fraction of what reading addresses costs."""
+        cache = self._zeroconf.zeroconf.cache
+        service = cache.get_by_details(instance, _SRV, _INTERNET)
+        text = cache.get_by_details(instance, _TXT, _INTERNET)
+        if not isinstance(service, DNSService) or not isinstance(text, DNSText):
+            return None
+        with suppress(zeroconf.Error):
+            properties = AsyncServiceInfo(SERVICE_TYPE, instance, properties=text.text).properties
+            return Resolved(instance, service.port, (), properties)
+        return None
+
+    def forget(self, instance: str) -> None:
+        """Drop every record of an instance that does not count.
+
+        The library would keep 10,000 records, tell the network at each question which of them it knows, hand them all
+        to the next browser, and plan to ask for each one again: what a flood leaves must not cost anything later.
+        """
+        cache = self._zeroconf.zeroconf.cache
+        records = cache.entries_with_name(instance)
+        cache.async_remove_records(records)
+        for server in {one.server for one in records if isinstance(one, DNSService)}:
+            if not cache.entries_with_server(server):
+                cache.async_remove_records(cache.entries_with_name(server))
+        pointer = DNSPointer(SERVICE_TYPE, _PTR, _INTERNET, 0, instance)
+        known = cache.async_get_unique(pointer)
+        if isinstance(known, DNSPointer):
+            cache.async_remove_records([known])
+            if self._browser is not None:
+                self._browser.query_scheduler.cancel_ptr_refresh(known)
 
     async def resolve(self, instance: str, timeout_s: float) -> Resolved | None:
         """Ask for what is missing; None when nobody answers in time."""
