@@ -65,6 +65,7 @@ class Responder:
         self._on_instance = on_instance
         self._ttl_s = ttl_s
         self._info: AsyncServiceInfo | None = None
+        self._claimed: str | None = None  # the label that is being claimed
         self._browser: AsyncServiceBrowser | None = None
         self._zeroconf = AsyncZeroconf(interfaces=list(paths.hosts), ip_version=version)
 
@@ -96,6 +97,7 @@ class Responder:
     async def announce(self, service: Service, addresses: tuple[str, ...]) -> None:
         """Claim the instance name and announce it; a name that is taken gets a number behind it."""
         info = self._describe(service, addresses, f"{instance_label(service)}.{SERVICE_TYPE}")
+        self._claimed = instance_label(service).lower()
         try:
             async with asyncio.timeout(PROBE_S):
                 sent = await self._zeroconf.async_register_service(info, allow_name_change=True)
@@ -103,6 +105,8 @@ class Responder:
             # The short site id makes honest names unique: whoever disputes it does not get to silence us.
             info = self._describe(service, addresses, f"{instance_label(service)}.{SERVICE_TYPE}")
             sent = await self._zeroconf.async_register_service(info, cooperating_responders=True)
+        finally:
+            self._claimed = None
         self._info = info
         await sent
 
@@ -161,6 +165,8 @@ class Responder:
         The library would keep 10,000 records, tell the network at each question which of them it knows, hand them all
         to the next browser, and plan to ask for each one again: what a flood leaves must not cost anything later.
         """
+        if self._claimed is not None and instance.startswith(self._claimed):
+            return  # these records are how the library knows that a name is taken
         cache = self._zeroconf.zeroconf.cache
         records = cache.entries_with_name(instance)
         cache.async_remove_records(records)
