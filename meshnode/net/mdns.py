@@ -151,7 +151,7 @@ class Discovery:
 
     async def _watch(self, responder: Responder, paths: Paths) -> None:
         clock = asyncio.get_running_loop().time
-        announced = browsed = swept = clock()
+        browsed = listening = swept = clock()
         while True:
             await self._wait(self._pace.rescan_s)
             used = self.selection.used
@@ -167,12 +167,16 @@ class Discovery:
             asked = clock() - browsed
             if asked >= (self._pace.browse_s if self._browse_wanted else self._pace.requery_s):
                 self._browse_wanted, browsed = False, clock()
+                if clock() - listening >= self._pace.heard_s:
+                    # Multicast that is blocked by now shows in no address either.
+                    self._heard, listening = False, clock()
                 await responder.browse()
             if clock() - swept >= self._pace.sweep_s:
                 swept = clock()
                 self._sweep(responder)
-            if self._service is not None and clock() - announced >= self._pace.heard_s:
+            if self._service is not None and clock() - listening >= self._pace.heard_s:
                 self._set_state(True, self._limits(paths))
+                self._browse_wanted |= not self._heard
 
     def _look_around(self) -> None:
         """Which interfaces there are now, and whether that is another network than a moment ago."""

@@ -75,13 +75,18 @@ class Responder:
         return None if self._info is None else self._info.name.lower()
 
     async def browse(self) -> None:
-        """Ask the network who is there; called again it asks again, which is how silent leavers and arrivals show."""
+        """Ask the network who is there; called again it asks again, which is how silent leavers and arrivals show.
+
+        Our own announcement is asked for too, whatever the library knows of it: `on_instance` tells whether it came.
+        """
         if self._browser is None:
             await self._zeroconf.zeroconf.async_wait_for_start()
             for reader in self._zeroconf.zeroconf.engine.readers:
                 hear_joined_only(reader.transport.get_extra_info("socket"))
         else:
             await self._browser.async_cancel()
+        if self.own_instance is not None:
+            self.forget(self.own_instance)
         # Multicast questions only: the answer to a unicast one goes to port 5353 of this machine, where of several
         # processes that share it one gets the datagram, and not the one that asked.
         self._browser = AsyncServiceBrowser(

@@ -41,7 +41,8 @@ class Wire:
     def __init__(self) -> None:
         self.log: list[str] = []
         self.broken: list[Exception] = []  # raised by the next lives, one each
-        self.echo = True  # whether an announcement comes back
+        self.announced = False
+        self.echo = True  # whether an announcement comes back, and what is asked is answered
         self.known: dict[str, Resolved] = {}
         self.silent = asyncio.Event()  # set: questions are answered with nothing
         self.asking = 0
@@ -63,9 +64,12 @@ class FakeResponder:
 
     async def browse(self) -> None:
         self._wire.log.append("browse")
+        if self._wire.echo and self._wire.announced:
+            self.on_instance(OWN_INSTANCE, False)
 
     async def announce(self, service: Service, addresses: tuple[str, ...]) -> None:
         self._wire.log.append(f"announce {service.port} {','.join(addresses)}")
+        self._wire.announced = True
         if self._wire.echo:
             self.on_instance(OWN_INSTANCE, False)
 
@@ -175,7 +179,20 @@ async def test_not_hearing_oneself_is_told_and_withdrawn_when_it_changes() -> No
     async with running() as rig:
         rig.wire.echo = False
         await rig.until(lambda: rig.discovery.state == DiscoveryState(True, UNHEARD))
-        rig.hear(OWN_INSTANCE)
+        rig.wire.echo = True
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(True, ONLY_LOOPBACK))
+
+
+async def test_multicast_that_is_blocked_later_is_told_and_asked_for_until_it_is_heard_again() -> None:
+    async with running(replace(QUICK, requery_s=0.05)) as rig:
+        await rig.until(lambda: rig.wire.log.count("browse") > 1)
+        assert rig.discovery.state == DiscoveryState(True, ONLY_LOOPBACK)
+        rig.wire.echo = False
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(True, UNHEARD))
+        asked = len(rig.wire.log)
+        rig.discovery._pace = QUICK  # it would not ask again for minutes
+        await rig.until(lambda: len(rig.wire.log) > asked + 2)
+        rig.wire.echo = True
         await rig.until(lambda: rig.discovery.state == DiscoveryState(True, ONLY_LOOPBACK))
 
 

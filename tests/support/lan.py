@@ -19,7 +19,7 @@ STOP_S = 5.0  # seconds a program gets to end by itself before it is killed
 
 def lan_available() -> bool:
     """Whether this process may make network namespaces."""
-    return os.name == "posix" and os.geteuid() == 0 and shutil.which("ip") is not None
+    return os.name == "posix" and os.geteuid() == 0 and bool(shutil.which("ip") and shutil.which("tc"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +167,24 @@ class Lan:
     def mend(self, index: int) -> None:
         _ip("-n", self._hub, "link", "set", self.cable(index).port, "up")
 
+    def block_mdns(self, index: int) -> None:
+        """Swallow what the host says and hears by multicast DNS, its own words included; all else gets through."""
+        for namespace, devices in ((self.namespace(index), (DEVICE, "lo")), (self._hub, (self.cable(index).port,))):
+            # What is redirected to an interface that is down is gone; not every kernel can drop it in so many words.
+            sink = f"sink{index}"
+            _ip("-n", namespace, "link", "add", sink, "type", "veth", "peer", "name", f"{sink}end")
+            for device in devices:
+                _tc(namespace, f"qdisc add dev {device} ingress")
+                for protocol, match in (("ip", "ip"), ("ipv6", "ip6")):
+                    rule = f"protocol {protocol} u32 match {match} dport 5353 0xffff"
+                    _tc(namespace, f"filter add dev {device} ingress {rule} action mirred egress redirect dev {sink}")
+
+    def unblock_mdns(self, index: int) -> None:
+        for namespace, devices in ((self.namespace(index), (DEVICE, "lo")), (self._hub, (self.cable(index).port,))):
+            for device in devices:
+                _tc(namespace, f"qdisc del dev {device} ingress")
+            _ip("-n", namespace, "link", "del", f"sink{index}")
+
     def interface_down(self, index: int) -> None:
         """Switch the host's own interface off; its IPv6 addresses and routes go with it."""
         _ip("-n", self.namespace(index), "link", "set", DEVICE, "down")
@@ -215,9 +233,17 @@ def _finish(program: subprocess.Popen[Any]) -> None:
 
 
 def _ip(*arguments: str) -> str:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    return _done("ip", *arguments)
+
+
+def _tc(namespace: str, arguments: str) -> None:
+    _done("tc", "-n", namespace, *arguments.split())
+
+
+def _done(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"ip {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
 
 

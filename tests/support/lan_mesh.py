@@ -54,10 +54,20 @@ class LanMesh:
     @asynccontextmanager
     async def running(self, *hosts: int, limits: dict[str, float] | None = None) -> AsyncIterator[list[Process]]:
         """The nodes of these hosts, started together; they end with the block."""
-        nodes = [self.node(host, limits=limits) for host in hosts]
-        async with AsyncExitStack() as stack:
-            await asyncio.gather(*(stack.enter_async_context(node) for node in nodes))
+        async with started([self.node(host, limits=limits) for host in hosts]) as nodes:
             yield nodes
+
+
+@asynccontextmanager
+async def started(nodes: list[Process]) -> AsyncIterator[list[Process]]:
+    """These nodes, started together; they end with the block."""
+    async with AsyncExitStack() as stack:
+        for node in nodes:
+            stack.push_async_exit(node)
+        async with asyncio.TaskGroup() as starting:
+            for node in nodes:
+                starting.create_task(node.start())
+        yield nodes
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = PATIENCE_S) -> float:

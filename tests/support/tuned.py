@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import fields
 
 from meshnode import limits
+from meshnode.net.pace import Pace
 
 if __name__ == "__main__":
-    for name, value in json.loads(sys.argv.pop(1)).items():
+    chosen = json.loads(sys.argv.pop(1))
+    pace = {name.removeprefix("Pace."): chosen.pop(name) for name in list(chosen) if name.startswith("Pace.")}
+    Pace.__init__.__defaults__ = tuple(pace.pop(each.name, each.default) for each in fields(Pace))
+    assert not pace, pace
+    for name, value in chosen.items():
         assert hasattr(limits, name), name
         setattr(limits, name, value)  # before anything reads it
 
