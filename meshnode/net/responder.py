@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import zeroconf
-from zeroconf import DNSPointer, DNSService, DNSText  # type: ignore[attr-defined]  # kept there for users
+from zeroconf import DNSAddress, DNSPointer, DNSService, DNSText  # type: ignore[attr-defined]  # kept there for users
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
 from meshnode.errors import UsageError
+from meshnode.limits import HOSTS_PER_ANNOUNCEMENT
 from meshnode.net.multicast import Paths, hear_joined_only
 
 SERVICE_TYPE = "_meshnode._udp.local."
@@ -146,11 +147,20 @@ class Responder:
 
     def cached(self, instance: str) -> Resolved | None:
         """What is known of an instance without asking, or None when part of it is missing or has expired."""
+        self._drop_surplus(instance)
         with suppress(zeroconf.Error):
             info = AsyncServiceInfo(SERVICE_TYPE, instance)
             if info.load_from_cache(self._zeroconf.zeroconf):
                 return _resolved(instance, info)
         return None
+
+    def _drop_surplus(self, instance: str) -> None:
+        """Of one host's addresses the first to come stay; against a neighbour that adds thousands to a member's."""
+        cache = self._zeroconf.zeroconf.cache
+        service = cache.get_by_details(instance, _SRV, _INTERNET)
+        if isinstance(service, DNSService):
+            addresses = [one for one in cache.entries_with_name(service.server) if isinstance(one, DNSAddress)]
+            cache.async_remove_records(addresses[HOSTS_PER_ANNOUNCEMENT:])
 
     def glance(self, instance: str) -> Resolved | None:
         """The port and the properties alone, where both are known: a fraction of what reading addresses costs."""

@@ -17,7 +17,7 @@ from support.nodes import TABLE, Process
 from support.spoofer import MEMBER_PORT
 
 from meshnode.model.record import EndpointAttestation, seal_record
-from meshnode.model.site import mesh_tag
+from meshnode.model.site import mesh_tag, short_text
 from meshnode.node.home import Home
 
 pytestmark = pytest.mark.skipif(not lan_available(), reason="needs root and iproute2 to make network namespaces")
@@ -40,6 +40,7 @@ def spoofer(lan: Lan, member: Home) -> Lines:
         address=lan.address(HOSTILE),
         mesh_tag=mesh_tag(mesh_id).hex(),
         site=member.site_key().site.hex(),
+        label=f"n1-{short_text(member.site_key().site)}",
         attestation=attestation.hex(),
     )
 

@@ -1,6 +1,6 @@
 """A hostile host on the LAN: floods it with announcements, and counts what comes to the port that they name.
 
-`python -m support.spoofer '{"address": OURS, "mesh_tag": TAG, "site": A MEMBER, "attestation": AN OLD ONE OF IT}'` says
+`python -m support.spoofer OPTIONS` (its own address, the tag, and of a member site, name and an old attestation) says
 `started`; a line on stdin begins the flood, another one ends it. Then it says how many it sent, and how many datagrams
 came to where strangers are said to be, and to where the member is.
 """
@@ -27,6 +27,7 @@ A, PTR, TXT, SRV = 1, 12, 16, 33
 FLUSH, IN = 0x8001, 1
 RATE = 1000  # announcements a second
 TTL_S = 4500
+MANY = 130  # addresses in one datagram, which may have 8,966 bytes
 PREPARED = 5000  # different ones
 LIE_PORT = 5999  # where strangers say they are, and a member's attestation does not
 MEMBER_PORT = 4747  # where it does
@@ -36,8 +37,7 @@ def name_bytes(name: str) -> bytes:
     return b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
 
 
-def record(name: str, kind: int, data: bytes) -> bytes:
-    scope = IN if kind == PTR else FLUSH
+def record(name: str, kind: int, data: bytes, scope: int = FLUSH) -> bytes:
     return name_bytes(name) + struct.pack(">HHIH", kind, scope, TTL_S, len(data)) + data
 
 
@@ -45,11 +45,15 @@ def announcement(label: str, port: int, hosts: list[str], texts: list[bytes]) ->
     """One mDNS response: PTR, SRV, TXT and an address record for each host."""
     instance, server = f"{label}.{TYPE}", f"{label}-host.local"
     records = [
-        record(TYPE, PTR, name_bytes(instance)),
+        record(TYPE, PTR, name_bytes(instance), IN),
         record(instance, SRV, struct.pack(">HHH", 0, 0, port) + name_bytes(server)),
         record(instance, TXT, b"".join(bytes([len(text)]) + text for text in texts)),
         *(record(server, A, socket.inet_aton(host)) for host in hosts),
     ]
+    return response(records)
+
+
+def response(records: list[bytes]) -> bytes:
     return struct.pack(">HHHHHH", 0, 0x8400, 0, len(records), 0, 0) + b"".join(records)
 
 
@@ -76,9 +80,13 @@ def lies(options: dict[str, Any], chance: random.Random) -> Iterator[bytes]:
         yield announcement(f"h{number}", MEMBER_PORT, [here], told)
         # A TXT record that fills the datagram, and as many addresses as go in.
         yield announcement(f"t{number}", LIE_PORT, [here], [chance.randbytes(255) for _ in range(30)])
-        many = [f"10.{chance.randrange(256)}.{chance.randrange(256)}.{last}" for last in range(150)]
+        many = [f"10.{chance.randrange(256)}.{chance.randrange(256)}.{last}" for last in range(MANY)]
         yield announcement(f"a{number}", LIE_PORT, [here, *many], texts(stranger.site, tag, attestation))
-        yield struct.pack(">HHHHHH", 0, 0x8400, 0, 1, 0, 0) + record(TYPE, PTR, name_bytes(f"p{number}.{TYPE}"))
+        # The member's own records once more, and further addresses of its host to be read with its own.
+        host = f"meshnode-{options['site']}.local"
+        service = record(f"{options['label']}.{TYPE}", SRV, struct.pack(">HHH", 0, 0, MEMBER_PORT) + name_bytes(host))
+        yield response([service, *(record(host, A, chance.randbytes(4), IN) for _ in range(MANY))])
+        yield response([record(TYPE, PTR, name_bytes(f"p{number}.{TYPE}"), IN)])
 
 
 def ear(port: int) -> socket.socket:
