@@ -89,6 +89,14 @@ INTRODUCE_S = 3.0  # seconds an unknown site has to introduce itself (profile §
 PAIRING_S = 30.0  # seconds of one link in a pairing ceremony; who waits longer for a person dials again
 LINK_WINDOW_BYTES = 2 * MIB  # bytes one peer may have under way to us, gaps included; against memory held for it
 CONTROL_UNACKNOWLEDGED_BYTES = 8 * MIB  # bytes of control frames a peer leaves unread before its link ends
+DATAGRAM_BYTES = 1200  # of UDP payload, which every path carries (RFC 9000 §14)
+DATAGRAM_SIZES = (  # bytes of UDP payload that are tried beyond that: what an MTU leaves below IPv6 and UDP
+    1232,  # 1,280: the smallest of IPv6
+    1372,  # 1,420: WireGuard
+    1444,  # 1,492: PPPoE
+    1452,  # 1,500: Ethernet
+    8952,  # 9,000: jumbo frames, and loopback
+)
 ANSWERED_ADDRESSES = 1024  # peers whose local address is remembered; the oldest is left to the kernel
 KEPT_PACKETS = 16_384  # sent packets remembered for one peer; against one that acknowledges nothing
 NOTICE_INTERVAL_S = 60.0  # seconds between two notices of one kind about one peer

@@ -32,7 +32,7 @@ from meshnode.net.endpoint_door import CONNECTION_ID_BYTES, Door
 from meshnode.net.endpoint_notices import NoticeBoard
 from meshnode.net.endpoint_ports import Ending
 from meshnode.net.endpoint_reception import Reception
-from meshnode.net.endpoint_socket import Datagram, DatagramSocket, address_text, is_loopback, open_socket, resolve
+from meshnode.net.endpoint_socket import Datagram, DatagramSocket, address_text, open_socket, resolve
 from meshnode.net.endpoint_source import Address
 from meshnode.net.identity import EndpointIdentity
 from meshnode.net.link import Link
@@ -78,9 +78,7 @@ class Endpoint:
         self._notices = NoticeBoard(on_notice, self._loop.time, config.notice_interval_s)
         self._door = Door(self.send, self._loop.time, config.retry_from)
         self.reception = Reception(identity, config, self._notices, admit=admit, on_link=on_link)
-        self._server_configurations = {
-            far: self._configuration(list(self._config.alpns), far=far, is_client=False) for far in (False, True)
-        }
+        self._server_configuration = self._configuration(list(self._config.alpns), is_client=False)
 
     @classmethod
     async def create(
@@ -160,9 +158,9 @@ class Endpoint:
 
     # --- What connections ask of their owner.
 
-    def send(self, data: bytes, address: Address) -> None:
-        """One datagram."""
-        self._socket.send(data, address)
+    def send(self, data: bytes, address: Address) -> bool:
+        """One datagram; False where it is larger than the interface takes."""
+        return self._socket.send(data, address)
 
     def touch(self, connection: Connection) -> None:
         """Settle the connection before this turn of the event loop ends."""
@@ -247,7 +245,8 @@ class Endpoint:
         if entry is None:
             return None
         quic = MutualConnection(
-            configuration=self._server_configurations[not is_loopback(address)],
+            configuration=self._server_configuration,
+            datagram_sizes=self._datagram_sizes,
             original_destination_connection_id=entry.original_destination,
             retry_source_connection_id=entry.retry_source,
         )
@@ -259,7 +258,9 @@ class Endpoint:
     async def _dial_one(self, address: Address, alpn: str, expect_site: bytes | None, seconds: float) -> Link:
         if self._closed:
             raise TransportError("the endpoint is closed", CloseCode.SHUTTING_DOWN)
-        quic = MutualConnection(configuration=self._configuration([alpn], far=not is_loopback(address), is_client=True))
+        quic = MutualConnection(
+            configuration=self._configuration([alpn], is_client=True), datagram_sizes=self._datagram_sizes
+        )
         connection = self._adopt(quic, address, opened_by_us=True)
         opened = self.reception.expect_site(connection, expect_site)
         quic.connect(address, now=self._loop.time())
@@ -273,14 +274,18 @@ class Endpoint:
             if not opened.done() or opened.cancelled():
                 connection.close_now(CloseCode.DONE, "dialing was given up")
 
-    def _configuration(self, alpns: list[str], *, far: bool, is_client: bool) -> QuicConfiguration:
+    @property
+    def _datagram_sizes(self) -> tuple[int, ...]:
+        """Sizes to try: none where datagrams would be cut up on the way instead of lost."""
+        return self._config.datagram_sizes if self._socket.unfragmented else ()
+
+    def _configuration(self, alpns: list[str], *, is_client: bool) -> QuicConfiguration:
         return configuration(
             self.identity,
             is_client=is_client,
             alpns=alpns,
             idle_s=self._config.idle_s,
             window=self._config.window_bytes,
-            datagram_bytes=self._config.max_datagram_size if far else self._config.loopback_datagram_size,
         )
 
     def _adopt(self, quic: MutualConnection, address: Address, *, opened_by_us: bool) -> Connection:

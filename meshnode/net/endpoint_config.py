@@ -51,8 +51,7 @@ class EndpointConfig:
     control_bytes: int = limits.CONTROL_UNACKNOWLEDGED_BYTES
     kept_packets: int = limits.KEPT_PACKETS
     notice_interval_s: float = limits.NOTICE_INTERVAL_S
-    max_datagram_size: int = 1200  # bytes of UDP payload; what every path carries
-    loopback_datagram_size: int = 1200  # the same towards this very machine
+    datagram_sizes: tuple[int, ...] = limits.DATAGRAM_SIZES  # tried on every path beyond what all carry
 
     @property
     def idle_s(self) -> float:

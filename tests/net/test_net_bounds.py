@@ -23,7 +23,7 @@ def test_the_defaults_are_the_profiles() -> None:
     assert (config.live_links, config.handshakes) == (64, 64)
     assert (config.handshake_s, config.keep_alive_s, config.silence_s, config.duplicate_ping_s) == (10, 15, 45, 2)
     assert config.idle_s + config.keep_alive_s == config.silence_s
-    assert config.max_datagram_size == 1200
+    assert (limits.DATAGRAM_BYTES, min(config.datagram_sizes)) == (1200, 1232)
 
 
 async def begin(stack: AsyncExitStack, here: Station) -> Bare:
