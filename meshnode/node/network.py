@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from meshnode.engine.policy import PolicyChange
-from meshnode.errors import CloseCode, MeshError, TransportError
+from meshnode.errors import CloseCode, TransportError
 from meshnode.limits import INTRODUCE_BYTES, LEAVING_LINKS
 from meshnode.model.delivery import Committed
 from meshnode.model.frames import FEATURES, Hello
@@ -28,6 +28,7 @@ from meshnode.net.endpoint import (
     EndpointIdentity,
     Link,
 )
+from meshnode.node.background import Background
 from meshnode.node.ceremony import UnknownInvites, invite_over
 from meshnode.node.dialing import Attempt
 from meshnode.node.drive import Ending, Hooks, PeerDriver
@@ -76,13 +77,13 @@ class Network:
         self._introduction: tuple[bytes, ...] = ()
         self._answer_until = 0  # pairing is answered until then
         self._generation = -1
-        self._stopped = False
         self.turned_away_by: set[bytes] = set()  # peers that closed because this device is retired
         self._rolled_back_by: set[bytes] = set()  # peers that said they know later events of ours
         self._asked: set[bytes] = set()  # peers of whom we wait for our own history
         self._waits_until = 0.0
         self._unknown = UnknownInvites(wall_ms)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
+        self._spawn = self._background.spawn
         self._finder = Finder(
             settings,
             self._boot,
@@ -136,10 +137,7 @@ class Network:
         await self._finder.stop()
         drivers = [*self._drivers.values(), *self._leaving]  # one may have come meanwhile
         await self._endpoint.close(code, reason)
-        self._stopped = True
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.stop()
         for driver in drivers:
             await driver.stopped()
 
@@ -351,7 +349,7 @@ class Network:
     async def _left(self, driver: PeerDriver) -> None:
         await driver.stopped()
         self._leaving.discard(driver)
-        if driver.session.hello is not None and not self._stopped:
+        if driver.session.hello is not None and not self._background.stopped:
             await self.jobs.seen(driver.peer)
 
     def _rolled_back(self, driver: PeerDriver) -> None:
@@ -471,21 +469,3 @@ class Network:
         if kind == "twin" and site == self.settings.key.site and self.publishing:
             self._stop_publishing(site)  # it answered a dial of this very node
         self._spawn(self.jobs.surface(kind, site, text))
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        if self._stopped:
-            work.close()  # the store may be closed by now
-            return
-        task = asyncio.get_running_loop().create_task(_logged(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: work.close())  # cancelled before it began, it would never have been awaited
-
-
-async def _logged(work: Coroutine[None, None, None]) -> None:
-    try:
-        await work
-    except MeshError as error:
-        logger.error("%s", error)
-    except Exception:
-        logger.exception("a background task of the network failed")
