@@ -138,6 +138,11 @@ class Link:
         """Whether the peer answers a QUIC PING within that time."""
         return self.ending is None and await self._connection.pulse.ping(seconds)
 
+    @property
+    def unanswered_s(self) -> float:
+        """For how long the peer has left a PING without an answer."""
+        return self._connection.pulse.unanswered_s
+
     def pause(self) -> None:
         """Let the peer send no more than its window still allows."""
         self._paused = True
