@@ -82,6 +82,8 @@ HANDSHAKE_S = 10.0  # seconds from the first datagram to an authenticated peer
 KEEP_ALIVE_S = 15.0  # seconds between PINGs on a silent link
 SILENCE_S = 45.0  # seconds after which a silent link is lost
 DUPLICATE_PING_S = 2.0  # seconds the older of two links has to answer a PING
+LINK_ANSWER_S = 1.0  # seconds a link has to answer where news suggests another path, until that is dialed as well
+LINK_DOUBT_S = 1.0  # seconds at least between two such questions; against a stream of announcements
 HANDSHAKE_BYTES = (
     64 * KIB
 )  # bytes of one connection before it is authenticated; against TLS messages announced as 16 MiB

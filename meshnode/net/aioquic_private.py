@@ -83,14 +83,21 @@ class ReceiveWindow(Limit):
 
 
 class _Observed(RenoCongestionControl):
-    """aioquic's own congestion control, which is told of every packet: what arrives and what is lost by size."""
+    """aioquic's own congestion control, which is told of every packet: which arrive, which are lost, of which size."""
 
     def __init__(self, path: PathSize) -> None:
         super().__init__(max_datagram_size=path.size)
+        self.unanswered_since: float | None = None
         self._path = path
+
+    def on_packet_sent(self, *, packet: QuicSentPacket) -> None:
+        super().on_packet_sent(packet=packet)
+        if self.unanswered_since is None and packet.is_ack_eliciting:
+            self.unanswered_since = packet.sent_time
 
     def on_packet_acked(self, *, now: float, packet: QuicSentPacket) -> None:
         super().on_packet_acked(now=now, packet=packet)
+        self.unanswered_since = now if self.bytes_in_flight else None
         self._path.arrived(packet.sent_bytes)
 
     def on_packets_expired(self, *, packets: Iterable[QuicSentPacket]) -> None:
@@ -187,6 +194,11 @@ class MutualConnection(QuicConnection):
     def reorder_bytes(self) -> int:
         """Bytes kept of streams with gaps; the receive window bounds them."""
         return sum(len(stream.receiver._buffer) for stream in self._streams.values())
+
+    @property
+    def unanswered_since(self) -> float | None:
+        """When the peer was last known to be there, while it owes an acknowledgement; None while it owes none."""
+        return self._control.unanswered_since
 
     # --- The size of datagrams.
 

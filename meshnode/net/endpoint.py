@@ -120,6 +120,12 @@ class Endpoint:
         """This ceremony is one that people take part in: strangers that come do not push it out."""
         self.reception.keep(link)
 
+    def rerouted(self) -> None:
+        """This machine's own addresses changed: datagrams leave from others, and on other paths, from now on."""
+        self._socket.rerouted()
+        for connection in self._connections:
+            connection.rerouted()
+
     def recheck(self) -> None:
         """Membership changed: end the links of sites that were retired or are no members any more."""
         self.reception.recheck()
@@ -132,17 +138,21 @@ class Endpoint:
         alpn: str = ALPN_SYNC,
         expect_site: bytes | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the addresses of one host share it
+        on_proven: Callable[[], None] | None = None,
     ) -> Link:
-        """A link that the peer accepted; TransportError says who refused, with the close code where one was given."""
+        """A link that the peer accepted; TransportError says who refused, with the close code where one was given.
+
+        `on_proven` is called when the peer authenticated: whether an older link gives way to this one takes longer.
+        """
         addresses = await resolve(self._socket.raw, host, port)
         share = (timeout or self._config.handshake_s) / len(addresses)
         for address in addresses[:-1]:
             try:
-                return await self._dial_one(address, alpn, expect_site, share)
+                return await self._dial_one(address, alpn, expect_site, share, on_proven)
             except TransportError as error:
                 if error.code is not None:
                     raise
-        return await self._dial_one(addresses[-1], alpn, expect_site, share)
+        return await self._dial_one(addresses[-1], alpn, expect_site, share, on_proven)
 
     async def close(self, code: CloseCode = CloseCode.SHUTTING_DOWN, reason: str = "shutting down") -> None:
         """End every link with `code` and give the port back."""
@@ -255,14 +265,21 @@ class Endpoint:
         self.reception.expect(connection)
         return connection
 
-    async def _dial_one(self, address: Address, alpn: str, expect_site: bytes | None, seconds: float) -> Link:
+    async def _dial_one(
+        self,
+        address: Address,
+        alpn: str,
+        expect_site: bytes | None,
+        seconds: float,
+        on_proven: Callable[[], None] | None,
+    ) -> Link:
         if self._closed:
             raise TransportError("the endpoint is closed", CloseCode.SHUTTING_DOWN)
         quic = MutualConnection(
             configuration=self._configuration([alpn], is_client=True), datagram_sizes=self._datagram_sizes
         )
         connection = self._adopt(quic, address, opened_by_us=True)
-        opened = self.reception.expect_site(connection, expect_site)
+        opened = self.reception.expect_site(connection, expect_site, on_proven)
         quic.connect(address, now=self._loop.time())
         self.touch(connection)
         try:

@@ -33,7 +33,7 @@ class Connection:
     ) -> None:
         self.quic = quic
         self.opened_by_us = opened_by_us
-        self.address = address
+        self._address = address
         self.sink: Sink | None = None
         self.ending: Ending | None = None
         self.connection_ids: set[bytes] = set()
@@ -54,6 +54,11 @@ class Connection:
         self._refusal: tuple[CloseCode, str] | None = None
         self._chunks: dict[int, list[bytes]] = {}
         self._control_backlog = bytearray()  # ours, until the client has opened the control stream
+
+    @property
+    def address(self) -> Address:
+        """Where the peer is: its datagrams may come from another address by and by (RFC 9000 §9)."""
+        return self._address
 
     # --- What the endpoint calls.
 
@@ -78,7 +83,13 @@ class Connection:
             self._write(_CONTROL, backlog)
         if self.ending is None and self.sink is not None:
             self.sink.progressed()
+        self._follow()
         self._driver.transmit()
+
+    def rerouted(self) -> None:
+        """Our own addresses changed, and with them the path."""
+        self.quic.rerouted(self._loop.time())
+        self._wake()
 
     def abandon_after(self, seconds: float, reason: str) -> None:
         """Forget the connection unless it is usable by then."""
@@ -212,6 +223,13 @@ class Connection:
             self.close(CloseCode.NOT_AUTHENTICATED, "stream data before the handshake")
         elif event.data:
             self._chunks.setdefault(event.stream_id, []).append(event.data)
+
+    def _follow(self) -> None:
+        address = self.quic.get_peer_address()
+        if address is not None and address != self._address:
+            self._address = address
+            if self.ending is None and self.sink is not None:
+                self.sink.moved()
 
     def _check_bounds(self) -> None:
         if self.ending is not None or not self._handshaken:

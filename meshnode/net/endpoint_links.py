@@ -3,7 +3,7 @@
 A link becomes *live* when its peer is a member; there is one live link per site. Further ones are decided upon at once,
 or stand by: crossed ones until a PING is answered, a second one of our own dialing until the acceptor closed one of the
 two, since handshakes can finish in another order at each end and both would close the other's choice. None stands by
-for longer than it takes to see that the older one is dead: how long that left a PING unanswered before counts. A
+for longer than it takes to see that the older one is dead: how long it acknowledged nothing before counts. A
 replaced link is over for the node at once, but its connection stays for the moment it takes to see whether two
 processes answer for one site (a twin).
 """

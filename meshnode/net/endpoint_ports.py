@@ -40,6 +40,9 @@ class Sink(Protocol):
     def progressed(self) -> None:
         """The peer may have acknowledged something."""
 
+    def moved(self) -> None:
+        """The peer is at another address."""
+
     def ended(self, ending: Ending) -> None:
         """Nothing comes after this."""
 

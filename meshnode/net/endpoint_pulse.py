@@ -22,7 +22,6 @@ class Pulse:
         self._heard_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[int, asyncio.Future[bool]] = {}
-        self._asked_at: float | None = None  # when the oldest PING left that nothing has answered since
         self._numbers = count(_NOBODY_WAITS + 1)
         self._stopped = False
 
@@ -46,19 +45,20 @@ class Pulse:
 
     def answered(self, number: int) -> None:
         """The peer acknowledged the PING of that number."""
-        self._asked_at = None
         answer = self._waiting.pop(number, None)
         if answer is not None and not answer.done():
             answer.set_result(True)
 
     def nudge(self) -> None:
         """A PING whose answer is only a sign of life."""
-        self._send(_NOBODY_WAITS)
+        self._quic.send_ping(_NOBODY_WAITS)
+        self._wake()
 
     @property
     def unanswered_s(self) -> float:
-        """For how long the peer has left a PING without an answer."""
-        return 0.0 if self._asked_at is None else self._loop.time() - self._asked_at
+        """For how long the peer has acknowledged nothing though it was to: data in flight asks as a PING does."""
+        since = self._quic.unanswered_since
+        return 0.0 if since is None else self._loop.time() - since
 
     async def ping(self, seconds: float) -> bool:
         """Whether the peer acknowledges a PING within that time."""
@@ -67,7 +67,8 @@ class Pulse:
         number = next(self._numbers)
         answer: asyncio.Future[bool] = self._loop.create_future()
         self._waiting[number] = answer
-        self._send(number)
+        self._quic.send_ping(number)
+        self._wake()
         try:
             async with asyncio.timeout(seconds):
                 return await answer
@@ -75,12 +76,6 @@ class Pulse:
             return False
         finally:
             self._waiting.pop(number, None)
-
-    def _send(self, number: int) -> None:
-        if self._asked_at is None:
-            self._asked_at = self._loop.time()
-        self._quic.send_ping(number)
-        self._wake()
 
     def _beat(self) -> None:
         wait = self._interval_s - (self._loop.time() - self._heard_at)

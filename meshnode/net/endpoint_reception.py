@@ -33,6 +33,7 @@ _RETIRED = "the site is retired"
 class _Dial:
     expect_site: bytes | None
     opened: asyncio.Future[Link]
+    on_proven: Callable[[], None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,12 @@ class Reception:
         self._strangers[connection] = None
         connection.abandon_after(self._config.handshake_s, "the handshake took too long")
 
-    def expect_site(self, connection: Connection, site: bytes | None) -> asyncio.Future[Link]:
-        """A dialed connection, and the site that has to answer."""
+    def expect_site(
+        self, connection: Connection, site: bytes | None, on_proven: Callable[[], None] | None
+    ) -> asyncio.Future[Link]:
+        """A dialed connection, the site that has to answer, and who wants to know when it has."""
         opened: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
-        self._dials[connection] = _Dial(site, opened)
+        self._dials[connection] = _Dial(site, opened, on_proven)
         return opened
 
     def receive_untrusted(self, connection: Connection, certificates: list[x509.Certificate], alpn: str) -> None:
@@ -181,6 +184,9 @@ class Reception:
         )
         self._links[connection] = link
         connection.use(link)
+        dial = self._dials.get(connection)
+        if dial is not None and dial.on_proven is not None:
+            dial.on_proven()
         if link.admitted:
             self._admitted(link)
         elif link.alpn in CEREMONIES:

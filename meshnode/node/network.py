@@ -6,9 +6,10 @@ import asyncio
 import errno
 import logging
 import secrets
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from meshnode.engine.policy import PolicyChange
 from meshnode.errors import CloseCode, TransportError
@@ -104,7 +105,7 @@ class Network:
         self._met = set(kept.met)
         self._answer_until = kept.answer_until
         await self.membership_changed()
-        self._finder.start(self.port, self._members(), kept.addresses)
+        self._finder.start(self._endpoint, self._members(), kept.addresses)
 
     async def _listen(self) -> Endpoint:
         """On the chosen port; where another program has it, on any, which announcements and dials make up for."""
@@ -264,6 +265,7 @@ class Network:
         driver.publish(self.publishing)
         driver.linked(self._linked_to())  # known before the first word on this link
         self._drivers[link] = driver
+        link.on_moved = partial(self._came_from, driver)
         if link.live:
             driver.start()
 
@@ -290,13 +292,17 @@ class Network:
         self._met.add(driver.peer)
         self._unknown_to.discard(driver.peer)
         if not driver.link.opened_by_us:
-            address = parse_address(driver.link.remote_address)
-            self._finder.came_from(driver.peer, address)
-            self._dial_worked(driver.peer, address)
+            self._came_from(driver)
         self._heard[driver.peer] = Heard(newest=hello.max_hlc.get(driver.peer))
         self._tell_links()
         logger.info("linked to %s %s", short_text(driver.peer), driver.link.remote_address)
         self._moved(driver)
+
+    def _came_from(self, driver: PeerDriver) -> None:
+        """Its datagrams come from there, since it dialed or since it moved: there it can be dialed too."""
+        address = parse_address(driver.link.remote_address)
+        self._finder.came_from(driver.peer, address)
+        self._dial_worked(driver.peer, address)
 
     def _committed(self, driver: PeerDriver, result: Committed) -> None:
         if result.answered:
@@ -420,9 +426,11 @@ class Network:
 
     # --- dialing
 
-    async def _dial(self, address: Address, expect_site: bytes | None) -> bytes:
+    async def _dial(self, address: Address, expect_site: bytes | None, on_proven: Callable[[], None]) -> bytes:
         try:
-            link = await self._endpoint.dial(address.host, address.port, alpn=ALPN_SYNC, expect_site=expect_site)
+            link = await self._endpoint.dial(
+                address.host, address.port, alpn=ALPN_SYNC, expect_site=expect_site, on_proven=on_proven
+            )
         except TransportError as error:
             peer = error.site or expect_site
             if error.code is CloseCode.RETIRED and peer is not None and self._membership.retired(peer) is None:

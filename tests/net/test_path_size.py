@@ -1,4 +1,4 @@
-"""The size of datagrams: found on every path, given up when it stops working, never a reason to lose a link (§7)."""
+"""What a path carries, found and given up again without losing the link, and whether a peer is there (profile §7)."""
 
 from __future__ import annotations
 
@@ -214,3 +214,19 @@ def test_a_client_that_moves_is_followed_and_the_new_path_is_measured() -> None:
     assert sizes(wire) == (1232, 1232)
     wire.send(wire.server, 50_000)
     wire.until(lambda: wire.client.received == 50_000, within_s=2.0)
+
+
+def test_a_peer_that_owes_an_acknowledgement_is_known_since_when() -> None:
+    wire = Wire()
+    wire.run(5.0)
+    assert wire.client.quic.unanswered_since is None, "probes of sizes are no question"
+    wire.carries = lambda size, now: False
+    wire.run(1.0)
+    asked = wire.now
+    wire.send(wire.client, 10_000)
+    wire.run(3.0)
+    assert wire.client.quic.unanswered_since == asked
+    wire.carries = lambda size, now: True
+    wire.until(lambda: wire.server.received == 10_000)
+    wire.run(5.0)
+    assert wire.client.quic.unanswered_since is None
