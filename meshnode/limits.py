@@ -77,6 +77,7 @@ TOLD_GROUPS_PER_PEER = 16_384  # groups of which one peer's watermarks are remem
 # --- Transport.
 LIVE_CONNECTIONS = 64  # authenticated links
 HANDSHAKE_CONNECTIONS = 64  # connections in handshake, counted apart so that strangers keep no member out
+HANDSHAKES_PER_ADDRESS = 16  # of them from one IP address; against a host that opens more than it finishes
 RETRY_THRESHOLD = 16  # connections in handshake from which a new one must answer a Retry first
 HANDSHAKE_S = 10.0  # seconds from the first datagram to an authenticated peer
 KEEP_ALIVE_S = 15.0  # seconds between PINGs on a silent link

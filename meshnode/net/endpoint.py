@@ -251,6 +251,8 @@ class Endpoint:
         known = self._by_id.get(header.destination_cid)
         if known is not None or self._closed:
             return known
+        if self.reception.crowded(address):
+            return None  # it comes again if it means it
         entry = self._door.knock_untrusted(header, len(data), address, self.reception.handshaking)
         if entry is None:
             return None
@@ -261,6 +263,7 @@ class Endpoint:
             retry_source_connection_id=entry.retry_source,
         )
         connection = self._adopt(quic, address, opened_by_us=False)
+        connection.address_proven = entry.retry_source is not None
         self.learn(connection, header.destination_cid)
         self.reception.expect(connection)
         return connection

@@ -39,6 +39,7 @@ class EndpointConfig:
         False  # when full, a link gives way to a nearer neighbour's (net/neighbours.py), and that is no notice
     )
     handshakes: int = limits.HANDSHAKE_CONNECTIONS
+    handshakes_per_address: int = limits.HANDSHAKES_PER_ADDRESS
     retry_from: int = limits.RETRY_THRESHOLD
     handshake_bytes: int = limits.HANDSHAKE_BYTES
     handshake_s: float = limits.HANDSHAKE_S

@@ -38,6 +38,7 @@ class Connection:
         self.ending: Ending | None = None
         self.connection_ids: set[bytes] = set()
         self.usable = False  # authenticated, and the peer knows it too
+        self.address_proven = False  # by a Retry, before the handshake
         self._own_events, self._peer_events = (
             (_CLIENT_EVENTS, _SERVER_EVENTS) if opened_by_us else (_SERVER_EVENTS, _CLIENT_EVENTS)
         )
