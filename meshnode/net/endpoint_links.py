@@ -24,6 +24,7 @@ from meshnode.net.link import Link
 from meshnode.net.neighbours import surplus
 
 _REPLACED = "replaced by another link to the same site"
+_LEAST_S = 0.25  # seconds an older link always gets: its answers may wait here, where this process stood still
 
 
 class LinkRegistry:
@@ -129,7 +130,7 @@ class LinkRegistry:
             alive = await newer.ping(ping_s)
             self._settle(newer if alive else older, older if alive else newer)
             return
-        if not await older.ping(max(0.0, ping_s - older.unanswered_s)):
+        if not await older.ping(max(min(_LEAST_S, ping_s), ping_s - older.unanswered_s)):
             self._settle(newer, older)
             return
         if keep is not Keep.OLDER_IF_ALIVE or not one_start:

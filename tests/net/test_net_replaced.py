@@ -239,3 +239,18 @@ def test_how_long_a_link_left_a_ping_unanswered_before_counts() -> None:
         assert hosts[1].live_at[link] - link.begun < 0.6
 
     run_virtually(run())
+
+
+def test_a_link_whose_answers_wait_here_is_not_given_up_for_that() -> None:
+    """This process stood still for a while; the other end knows nothing of it."""
+
+    async def run() -> None:
+        hosts, older, newer = [Host(0), Host(1)], Path(0.01), Path(0.01)
+        await link_up(hosts, older, 0, [b"a", b"b"], now())
+        (link,) = hosts[1].links
+        link.asked_at = now() - 60.0
+        await link_up(hosts, newer, 1, [b"a", b"b"], now())
+        await asyncio.sleep(LONG_S)
+        assert [[link.path for link in host.links] for host in hosts] == [[older], [older]]
+
+    run_virtually(run())
