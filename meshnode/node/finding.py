@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from meshnode.errors import CloseCode
+from meshnode.limits import LINK_SILENT_S
 from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import mesh_tag
 from meshnode.net.addresses import Address, Interface, interfaces_at, parse_address
@@ -156,7 +157,7 @@ class Finder:
         return interfaces_at(self._settings.config.listen)
 
     async def _watch(self) -> None:
-        """Discovery looks too, but more rarely, and only where it is on."""
+        """Look at the network and at the links. Discovery looks too, but more rarely, and only where it is on."""
         stirred = asyncio.Event()
         news = KernelNews(stirred.set)
         try:
@@ -173,6 +174,9 @@ class Finder:
                     if self._discovery is not None:
                         self._discovery.refresh()
                 before = after
+                for link in self._endpoint.links():
+                    if link.unanswered_s >= LINK_SILENT_S:  # whatever happened, it happened out of our sight
+                        self._doubts.ask(link.site)
         finally:
             news.close()
 

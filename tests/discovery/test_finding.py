@@ -12,7 +12,7 @@ import pytest
 from support.announcer import MESH_ID, site_key
 
 from meshnode import Config
-from meshnode.limits import LINK_ANSWER_S
+from meshnode.limits import LINK_ANSWER_S, LINK_SILENT_S
 from meshnode.net.addresses import Address
 from meshnode.net.sightings import Sighting
 from meshnode.node import finding
@@ -33,7 +33,12 @@ class Rig:
         self.reroutings = 0
         self.dialed: asyncio.Queue[Address] = asyncio.Queue()
         self.link = SimpleNamespace(
-            site=PEER.site, boot=b"boot-one", remote_address=OLD.text(), closed=False, ping=self.ping
+            site=PEER.site,
+            boot=b"boot-one",
+            remote_address=OLD.text(),
+            closed=False,
+            ping=self.ping,
+            unanswered_s=0.0,
         )
         self.interfaces: tuple[Any, ...] = ()
         settings = NetworkSettings(OWN, MESH_ID, "own", "software", Config(discovery=False), False, True)
@@ -82,13 +87,15 @@ async def running(*, answers: bool) -> AsyncIterator[Rig]:
         await rig.finder.stop()
 
 
-@pytest.mark.parametrize("news", ["start", "address", "network"])
+@pytest.mark.parametrize("news", ["start", "address", "network", "silence"])
 async def test_a_dead_link_is_dialed_beside_after_the_news(news: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "LOOK_S", 0.01)
     async with running(answers=False) as rig:
         await asyncio.sleep(0)  # the watch took its first look
         if news == "network":
             rig.interfaces = ("another",)
+        elif news == "silence":
+            rig.link.unanswered_s = LINK_SILENT_S
         else:
             rig.sight(b"boot-two" if news == "start" else b"boot-one", *([OLD] if news == "start" else [NEW, OLD]))
         assert await rig.dialed.get() == OLD
