@@ -1,4 +1,4 @@
-"""A node whose address changes under load goes on syncing within 5 s, whoever dialed the link (profile §7)."""
+"""Nodes go on syncing within 5 s where an address changes under load, whoever dialed, and on every MTU (profile §7)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from support.nodes import TABLE, free_port, linked, loopback, note, pair_of_home
 
 from meshnode import Config, Node
 from meshnode.net.addresses import Interface, local_interfaces
+from meshnode.net.link import Link
 from meshnode.node.finding import Finder
 
 pytestmark = pytest.mark.skipif(not lan_available(), reason="needs root and iproute2 to make network namespaces")
@@ -69,8 +70,11 @@ async def has(node: Node, key: int) -> bool:
     return await node.get(TABLE, {"id": f"n{key:06}"}) is not None
 
 
-@pytest.mark.parametrize("smaller_dials", [True, False], ids=["smaller-dialed", "larger-dialed"])
-@pytest.mark.parametrize("moves", ["dialer", "acceptor"])
+@pytest.mark.parametrize(
+    ("moves", "smaller_dials"),
+    [("dialer", True), ("acceptor", True), ("acceptor", False)],
+    ids=["dialer", "acceptor-smaller-dialed", "acceptor-larger-dialed"],
+)
 async def test_an_address_that_changes_under_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: str, smaller_dials: bool
 ) -> None:
@@ -91,6 +95,34 @@ async def test_an_address_that_changes_under_load(
             print(f"{moves} moved: delivery went on after {took_s:.2f} s")
             assert took_s < RESUMED_S
             await until(still, partial(shown, still, f"10.47.0.77:{PORT}"))
+
+
+async def test_a_path_that_carries_1280_bytes_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tunnel comes into the way under load; the interfaces would take more."""
+    with Lan(2) as lan:
+        async with pair(lan, tmp_path, True, monkeypatch) as nodes, AsyncExitStack() as stack:
+            one, other = nodes
+            written: list[int] = []
+            stack.push_async_callback(cancelled, asyncio.create_task(write_on(one, written, 0)))
+            await until(one, partial(sized, one, 1452))
+            await until(other, partial(has, other, 0))
+            lan.narrow(0, 1280)
+            await until(other, partial(has, other, written[-1] + ROWS), RESUMED_S)
+            await until(one, partial(sized, one, 1200), RESUMED_S)
+            assert [link.live for link in (*links(one), *links(other))] == [True, True]
+            for link in (*links(one), *links(other)):  # as a search begins a minute later, or on a new path
+                link.connection.rerouted()
+            await until(one, partial(sized, one, 1232))
+            await until(other, partial(has, other, written[-1] + ROWS), RESUMED_S)
+
+
+async def sized(node: Node, size: int) -> bool:
+    return [link.connection.quic.datagram_bytes for link in links(node)] == [size]
+
+
+def links(node: Node) -> list[Link]:
+    assert node._network is not None
+    return node._network._endpoint.links()
 
 
 async def shown(node: Node, address: str) -> bool:
