@@ -85,6 +85,7 @@ SILENCE_S = 45.0  # seconds after which a silent link is lost
 DUPLICATE_PING_S = 2.0  # seconds the older of two links has to answer a PING
 LINK_ANSWER_S = 1.0  # seconds a link has to answer where news suggests another path, until that is dialed as well
 LINK_SILENT_S = 3.0  # seconds of acknowledging nothing from which a link is asked without any news
+LINK_MOVE_S = 1.0  # seconds at least between two addresses of a link that the node hears of; against a peer that hops
 LINK_DOUBT_S = 1.0  # seconds at least between two such questions; against a stream of announcements
 HANDSHAKE_BYTES = (
     64 * KIB

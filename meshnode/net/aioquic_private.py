@@ -200,6 +200,12 @@ class MutualConnection(QuicConnection):
         """When the peer was last known to be there, while it owes an acknowledgement; None while it owes none."""
         return self._control.unanswered_since
 
+    @property
+    def proven_address(self) -> NetworkAddress | None:
+        """Where the peer is, as far as it has shown that it receives there (RFC 9000 §8.2)."""
+        path = self._network_paths[0] if self._network_paths else None
+        return path.addr if path is not None and path.is_validated else None
+
     # --- The size of datagrams.
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from aioquic.quic import events
 
 from meshnode.errors import CloseCode
-from meshnode.limits import LABEL_BYTES
+from meshnode.limits import LABEL_BYTES, LINK_MOVE_S
 from meshnode.net.aioquic_private import MutualConnection
 from meshnode.net.endpoint_config import EndpointConfig
 from meshnode.net.endpoint_driver import Driver
@@ -49,6 +49,7 @@ class Connection:
         self.pulse = Pulse(quic, self._wake, config.keep_alive_s)
         self._driver = Driver(quic, send=owner.send, wake=self._wake, broken=self.abandon)
         self._deadline: asyncio.TimerHandle | None = None
+        self._moves_from = 0.0  # when its address may be said to be another one
         self._early_bytes = 0
         self._asked_for_ack = False
         self._handshaken = False
@@ -226,9 +227,10 @@ class Connection:
             self._chunks.setdefault(event.stream_id, []).append(event.data)
 
     def _follow(self) -> None:
-        address = self.quic.get_peer_address()
-        if address is not None and address != self._address:
-            self._address = address
+        """The peer moved: said once that is proven, and not more often than the node can take."""
+        address = self.quic.proven_address
+        if address is not None and address != self._address and self._loop.time() >= self._moves_from:
+            self._address, self._moves_from = address, self._loop.time() + LINK_MOVE_S
             if self.ending is None and self.sink is not None:
                 self.sink.moved()
 

@@ -79,7 +79,8 @@ class Reception:
 
         Others do not count, since anybody can send in the name of that address and so keep its owner out.
         """
-        return self._crowds()[address[0]] >= self._config.handshakes_per_address
+        most = self._config.handshakes_per_address
+        return len(self._strangers) >= most and self._crowds()[address[0]] >= most
 
     def _crowds(self) -> Counter[str]:
         return Counter(stranger.address[0] for stranger in self._strangers if stranger.address_proven)
