@@ -8,11 +8,13 @@ from ipaddress import IPv4Interface
 from typing import Any, cast
 
 import pytest
+from support.lan import Lan, lan_available
+from support.quic import PATIENCE_S
 from support.virtual_time import run_virtually
 
 from meshnode.limits import LINK_ANSWER_S, LINK_DOUBT_S
 from meshnode.net.addresses import Address, Interface
-from meshnode.net.changes import LOOK_S, SLEPT_S, Look, changed
+from meshnode.net.changes import LOOK_S, SLEPT_S, KernelNews, Look, changed
 from meshnode.net.link import Link
 from meshnode.node.doubting import Doubts, elsewhere
 
@@ -121,3 +123,15 @@ def test_a_link_that_is_no_more_is_asked_nothing(then: str) -> None:
         await asked.doubts.stop()
 
     run_virtually(run())
+
+
+@pytest.mark.skipif(not lan_available(), reason="needs root and iproute2 to make network namespaces")
+async def test_the_kernel_says_that_an_address_changed() -> None:
+    with Lan(1) as lan:
+        stirred = asyncio.Event()
+        with lan.inside(0):
+            news = KernelNews(stirred.set)
+        lan.readdress(0, "10.47.0.77/24")
+        async with asyncio.timeout(PATIENCE_S):
+            await stirred.wait()
+        news.close()

@@ -212,6 +212,37 @@ async def test_datagrams_on_loopback_grow() -> None:
         assert len(sizes) < 100_000 / 1452
 
 
+@pytest.mark.parametrize("host", HOSTS[::2])
+async def test_a_datagram_that_is_too_large_is_said_to_be_so_and_never_cut_up(host: str) -> None:
+    with open_socket(host, 0) as plain:
+        sender = DatagramSocket(plain, lambda batch: None)
+        assert sender.unfragmented
+        here = plain.getsockname()
+        assert sender.send(bytes(1200), here)
+        assert not sender.send(bytes(65_530), here)
+        if sys.platform == "linux":
+            level, name = (socket.IPPROTO_IPV6, 23) if ":" in host else (socket.IPPROTO_IP, 10)
+            assert plain.getsockopt(level, name) == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no packet information there")
+async def test_a_datagram_that_is_too_large_leaves_the_local_address_as_it_is() -> None:
+    received: asyncio.Future[list[Datagram]] = asyncio.get_running_loop().create_future()
+    server = DatagramSocket(open_socket("", 0), received.set_result)
+    await server.start()
+    with open_socket("127.0.0.1", 0) as client:
+        client.sendto(b"hello", ("127.0.0.1", server.port))
+        async with asyncio.timeout(PATIENCE_S):
+            ((_, address),) = await received
+        assert server._sources is not None
+        assert address in server._sources._pins
+        assert not server.send(bytes(65_530), address)
+        assert address in server._sources._pins
+        server.rerouted()
+        assert not server._sources._pins
+    server.close()
+
+
 def test_addresses_as_text() -> None:
     assert address_text(("192.0.2.1", 4747)) == "192.0.2.1:4747"
     assert address_text(("::ffff:192.0.2.1", 4747, 0, 0)) == "192.0.2.1:4747"
