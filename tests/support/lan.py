@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import secrets
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 PREFIX = "mnlan"
 DEVICE = "eth0"  # every host's side of its cable
+CLONE_NEWNET = 0x40000000
 STOP_S = 5.0  # seconds a program gets to end by itself before it is killed
 
 
@@ -158,6 +161,18 @@ class Lan:
         program.send_signal(signal.SIGKILL)
         program.wait(STOP_S)
 
+    @contextmanager
+    def inside(self, index: int) -> Iterator[None]:
+        """Sockets that this thread makes meanwhile are the host's, and stay it."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{self.namespace(index)}") as there:
+            if libc.setns(there.fileno(), CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), f"cannot enter {self.namespace(index)}")
+            try:
+                yield
+            finally:
+                libc.setns(home.fileno(), CLONE_NEWNET)
+
     # --- cables, interfaces, routes
 
     def cut(self, index: int) -> None:
@@ -196,6 +211,14 @@ class Lan:
         """Give the host another IPv4 address (`a.b.c.d/24`) in place of the one it has."""
         _ip("-n", self.namespace(index), "-4", "address", "flush", "dev", DEVICE)
         _ip("-n", self.namespace(index), "address", "add", address, "dev", DEVICE)
+
+    def mtu(self, index: int, size: int) -> None:
+        """What the host's own interface takes."""
+        _ip("-n", self.namespace(index), "link", "set", DEVICE, "mtu", str(size))
+
+    def narrow(self, index: int, size: int) -> None:
+        """What the cable carries to and from the host; larger packets are lost without a word."""
+        _ip("-n", self._hub, "link", "set", self._port(index), "mtu", str(size))
 
     def configure(self, index: int, *arguments: str) -> str:
         """Any other `ip` command inside host `index`, for example `route add 224.0.0.0/4 dev lo`."""
