@@ -77,11 +77,16 @@ TOLD_GROUPS_PER_PEER = 16_384  # groups of which one peer's watermarks are remem
 # --- Transport.
 LIVE_CONNECTIONS = 64  # authenticated links
 HANDSHAKE_CONNECTIONS = 64  # connections in handshake, counted apart so that strangers keep no member out
+HANDSHAKES_PER_ADDRESS = 16  # of them from one IP address; against a host that opens more than it finishes
 RETRY_THRESHOLD = 16  # connections in handshake from which a new one must answer a Retry first
 HANDSHAKE_S = 10.0  # seconds from the first datagram to an authenticated peer
 KEEP_ALIVE_S = 15.0  # seconds between PINGs on a silent link
 SILENCE_S = 45.0  # seconds after which a silent link is lost
 DUPLICATE_PING_S = 2.0  # seconds the older of two links has to answer a PING
+LINK_ANSWER_S = 1.0  # seconds a link has to answer where news suggests another path, until that is dialed as well
+LINK_SILENT_S = 3.0  # seconds of acknowledging nothing from which a link is asked without any news
+LINK_MOVE_S = 1.0  # seconds at least between two addresses of a link that the node hears of; against a peer that hops
+LINK_DOUBT_S = 1.0  # seconds at least between two such questions; against a stream of announcements
 HANDSHAKE_BYTES = (
     64 * KIB
 )  # bytes of one connection before it is authenticated; against TLS messages announced as 16 MiB
@@ -89,6 +94,14 @@ INTRODUCE_S = 3.0  # seconds an unknown site has to introduce itself (profile §
 PAIRING_S = 30.0  # seconds of one link in a pairing ceremony; who waits longer for a person dials again
 LINK_WINDOW_BYTES = 2 * MIB  # bytes one peer may have under way to us, gaps included; against memory held for it
 CONTROL_UNACKNOWLEDGED_BYTES = 8 * MIB  # bytes of control frames a peer leaves unread before its link ends
+DATAGRAM_BYTES = 1200  # of UDP payload, which every path carries (RFC 9000 §14)
+DATAGRAM_SIZES = (  # bytes of UDP payload that are tried beyond that: what an MTU leaves below IPv6 and UDP
+    1232,  # 1,280: the smallest of IPv6
+    1372,  # 1,420: WireGuard
+    1444,  # 1,492: PPPoE
+    1452,  # 1,500: Ethernet
+    8952,  # 9,000: jumbo frames, and loopback
+)
 ANSWERED_ADDRESSES = 1024  # peers whose local address is remembered; the oldest is left to the kernel
 KEPT_PACKETS = 16_384  # sent packets remembered for one peer; against one that acknowledges nothing
 NOTICE_INTERVAL_S = 60.0  # seconds between two notices of one kind about one peer

@@ -22,6 +22,8 @@ def log_to_stderr(*, verbose: bool) -> None:
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("meshnode").setLevel(logging.DEBUG if verbose else logging.INFO)
+    # It warns with a traceback of every network that went away; discovery says in its state what that means.
+    logging.getLogger("zeroconf").setLevel(logging.ERROR)
 
 
 class _OneLine(logging.Formatter):

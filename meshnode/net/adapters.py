@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from ipaddress import IPv4Interface, IPv6Interface, ip_address
 from pathlib import Path
 
@@ -17,6 +18,7 @@ DEPTH = 4  # levels of bridges, bonds and VLANs that are looked through for a ca
 PORTS = 64  # ports of one bridge that are looked at; hosts of many virtual machines have the card among the first
 # ARPHRD_NONE, ARPHRD_PPP, ARPHRD_TUNNEL, ARPHRD_TUNNEL6, ARPHRD_SIT, ARPHRD_IPGRE, ARPHRD_IP6GRE (Linux if_arp.h)
 _TUNNELS = frozenset({"65534", "512", "768", "769", "776", "778", "823"})
+_NOT_UP = frozenset({"down", "lowerlayerdown", "notpresent", "dormant"})  # RFC 2863; a driver may tell nothing at all
 _THROUGH = frozenset({"vlan", "bond", "macvlan", "ipvlan"})
 
 Look = Callable[[str, int], Device]  # what is known of the interface of this name and index
@@ -27,7 +29,7 @@ def linux_device(name: str, index: int, root: Path = SYSFS) -> Device:
     # The name comes from the operating system, and is one path component for all that Linux allows.
     if _text(root / name / "ifindex") != str(index):
         return UNKNOWN
-    return _device(root / name, DEPTH)
+    return replace(_device(root / name, DEPTH), up=_text(root / name / "operstate") not in _NOT_UP)
 
 
 def _device(path: Path, depth: int) -> Device:
@@ -69,7 +71,8 @@ def local_interfaces(look: Look = linux_device) -> tuple[Interface, ...]:
         if addresses:
             # The nice name is the name itself but on Windows, where the other one is a GUID (untested there).
             name, index = adapter.nice_name, adapter.index or 0
-            found.append(Interface(name, index, addresses, look(name, index)))
+            device = look(name, index)
+            found.append(Interface(name, index, addresses, device, device.up))
     return tuple(found)
 
 
@@ -98,7 +101,7 @@ def selection_at(host: str, rules: Rules = NO_RULES) -> Selection:
     if bare is None or ip_address(bare).is_unspecified:
         return selection(rules)
     heard = [
-        Interface(one.name, one.index, tuple(each for each in one.addresses if each.ip.compressed == bare), one.device)
+        replace(one, addresses=tuple(each for each in one.addresses if each.ip.compressed == bare))
         for one in local_interfaces()
         if any(each.ip.compressed == bare for each in one.addresses)
     ]

@@ -1,32 +1,41 @@
 """The one module that touches aioquic's private names (profile §7); a test fails loudly when a release changes them.
 
-Mutual TLS, back-pressure and prompt news of a close have no public API there:
+Mutual TLS, back-pressure, prompt news of a close and the size of datagrams have no public API there:
 
 - a server asks for a client certificate only if its TLS context is told to, and that context is made at the first
   datagram, so the connection is subclassed where the context is made;
 - flow-control windows double on bytes received, so that a peer chooses how much is kept for it; here the
   connection's window slides with bytes consumed instead;
-- `ConnectionTerminated` comes three probe timeouts after the close itself.
+- `ConnectionTerminated` comes three probe timeouts after the close itself;
+- datagrams stay as large as they were configured, and nothing probes the path.
 """
 
 from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Iterable
 
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.connection import Limit, QuicConnection, QuicConnectionState
+from aioquic.quic.congestion.reno import RenoCongestionControl
+from aioquic.quic.connection import Limit, NetworkAddress, QuicConnection, QuicConnectionState
 from aioquic.quic.events import ConnectionTerminated
-from aioquic.quic.packet import QuicFrameType, QuicProtocolVersion
+from aioquic.quic.packet import QuicFrameType, QuicPacketType, QuicProtocolVersion
+from aioquic.quic.packet_builder import QuicDeliveryState, QuicPacketBuilder, QuicSentPacket
+from aioquic.tls import Epoch
 from cryptography import x509
 
+from meshnode.limits import DATAGRAM_BYTES
 from meshnode.net.identity import EndpointIdentity
+from meshnode.net.path_size import PathSize, Probe
 
+_PROBE_TIMEOUTS = 3  # of QUIC's, after which the probe of a size counts as lost
+_PROBE_S = 0.5  # seconds at least, as a busy peer takes longer than its path
 PEER_STREAMS = 8  # streams of a kind that a peer may open: one is used, a second ends the link with a close code
 
 
 def configuration(
-    identity: EndpointIdentity, *, is_client: bool, alpns: list[str], idle_s: float, window: int, datagram_bytes: int
+    identity: EndpointIdentity, *, is_client: bool, alpns: list[str], idle_s: float, window: int
 ) -> QuicConfiguration:
     """QUIC v1, one certificate of our own, no authority asked about the peer's: the transport binding decides."""
     # It warns of every malformed packet, so that strangers would write our log; the endpoint has notices instead.
@@ -37,7 +46,7 @@ def configuration(
         idle_timeout=idle_s,
         max_data=window,
         max_stream_data=window,
-        max_datagram_size=datagram_bytes,
+        max_datagram_size=DATAGRAM_BYTES,
         certificate=identity.certificate,
         private_key=identity.tls_key,
         supported_versions=[QuicProtocolVersion.VERSION_1],
@@ -73,6 +82,40 @@ class ReceiveWindow(Limit):
         return True
 
 
+class _Observed(RenoCongestionControl):
+    """aioquic's own congestion control, which is told of every packet: which arrive, which are lost, of which size."""
+
+    def __init__(self, path: PathSize) -> None:
+        super().__init__(max_datagram_size=path.size)
+        self.unanswered_since: float | None = None
+        self._path = path
+
+    def on_packet_sent(self, *, packet: QuicSentPacket) -> None:
+        super().on_packet_sent(packet=packet)
+        if self.unanswered_since is None and packet.is_ack_eliciting:
+            self.unanswered_since = packet.sent_time
+
+    def on_packet_acked(self, *, now: float, packet: QuicSentPacket) -> None:
+        super().on_packet_acked(now=now, packet=packet)
+        self.unanswered_since = now if self.bytes_in_flight else None
+        self._path.arrived(packet.sent_bytes)
+
+    def on_packets_expired(self, *, packets: Iterable[QuicSentPacket]) -> None:
+        expired = list(packets)
+        super().on_packets_expired(packets=expired)
+        self._path.lost(min((packet.sent_bytes for packet in expired), default=0))
+
+    def on_packets_lost(self, *, now: float, packets: Iterable[QuicSentPacket]) -> None:
+        lost = list(packets)
+        super().on_packets_lost(now=now, packets=lost)
+        self._path.lost(min((packet.sent_bytes for packet in lost), default=0))
+
+    def resize(self, size: int) -> None:
+        """Datagrams are of another size from here on (RFC 9002 §7.2)."""
+        self._max_datagram_size = size
+        self.congestion_window = max(self.congestion_window, 2 * size)
+
+
 class MutualConnection(QuicConnection):
     """A connection that demands a certificate of either side and bounds what it keeps for its peer."""
 
@@ -80,6 +123,7 @@ class MutualConnection(QuicConnection):
         self,
         *,
         configuration: QuicConfiguration,
+        datagram_sizes: Iterable[int] = (),
         original_destination_connection_id: bytes | None = None,
         retry_source_connection_id: bytes | None = None,
     ) -> None:
@@ -92,6 +136,9 @@ class MutualConnection(QuicConnection):
         self._local_max_data = self.receive_window
         for limit in (self._local_max_streams_bidi, self._local_max_streams_uni):
             limit.value = limit.sent = PEER_STREAMS
+        self._path_size = PathSize(datagram_sizes)
+        self._measured: NetworkAddress | None = None  # the address that this is about
+        self._control = self._loss._cc = _Observed(self._path_size)
 
     def _initialize(self, peer_cid: bytes) -> None:
         super()._initialize(peer_cid)
@@ -147,3 +194,91 @@ class MutualConnection(QuicConnection):
     def reorder_bytes(self) -> int:
         """Bytes kept of streams with gaps; the receive window bounds them."""
         return sum(len(stream.receiver._buffer) for stream in self._streams.values())
+
+    @property
+    def unanswered_since(self) -> float | None:
+        """When the peer was last known to be there, while it owes an acknowledgement; None while it owes none."""
+        return self._control.unanswered_since
+
+    @property
+    def proven_address(self) -> NetworkAddress | None:
+        """Where the peer is, as far as it has shown that it receives there (RFC 9000 §8.2)."""
+        path = self._network_paths[0] if self._network_paths else None
+        return path.addr if path is not None and path.is_validated else None
+
+    # --- The size of datagrams.
+
+    @property
+    def datagram_bytes(self) -> int:
+        """How large datagrams may be on the path in use."""
+        return self._max_datagram_size
+
+    def refused(self, size: int, now: float) -> None:
+        """A datagram of that size did not leave: the interface takes none so large."""
+        self._path_size.refused(size, now)
+
+    def rerouted(self, now: float) -> None:
+        """Our own network changed, so datagrams take another path from now on."""
+        self._path_size.moved(now)
+
+    def datagrams_to_send(self, now: float) -> list[tuple[bytes, NetworkAddress]]:
+        """As in aioquic, each as large as the path is known to carry, and a probe of its size where one is due."""
+        if self._network_paths[0].addr != self._measured:
+            self._measured = self._network_paths[0].addr
+            self._path_size.moved(now)
+        patience_s = max(_PROBE_S, _PROBE_TIMEOUTS * self._loss.get_probe_timeout())
+        probe = self._path_size.probe(now, patience_s) if self._can_probe else None
+        self._resize(self._path_size.size)
+        flight = super().datagrams_to_send(now)
+        if probe is not None and self._can_probe:  # it may have been told to close
+            flight += self._size_probe(probe, now)
+        return flight
+
+    def get_timer(self) -> float | None:
+        """As in aioquic, and not later than something is due about the size of datagrams."""
+        at, probe_at = super().get_timer(), self._path_size.next_at() if self._can_probe else None
+        return at if probe_at is None or at is None else min(at, probe_at)
+
+    @property
+    def _can_probe(self) -> bool:
+        """The handshake is confirmed, and the path is one that the peer proved to be at."""
+        return (
+            self._handshake_confirmed
+            and self._state is QuicConnectionState.CONNECTED
+            and self._network_paths[0].is_validated
+        )
+
+    def _resize(self, size: int) -> None:
+        if size != self._max_datagram_size:
+            self._max_datagram_size = self._loss._pacer._max_datagram_size = size
+            self._control.resize(size)
+
+    def _size_probe(self, probe: Probe, now: float) -> list[tuple[bytes, NetworkAddress]]:
+        """One datagram with a PING and padding up to the size (RFC 9000 §14.4).
+
+        It is not counted as in flight: its loss says nothing about congestion, nor its silence about the peer.
+        """
+        builder = QuicPacketBuilder(
+            host_cid=self.host_cid,
+            peer_cid=self._peer_cid.cid,
+            version=QuicProtocolVersion.VERSION_1,
+            is_client=self._is_client,
+            max_datagram_size=probe.size,
+            packet_number=self._packet_number,
+            spin_bit=self._spin_bit,
+        )
+        builder.start_packet(QuicPacketType.ONE_RTT, self._cryptos[Epoch.ONE_RTT])
+        frame = builder.start_frame(QuicFrameType.PING, handler=self._on_size_probe, handler_args=(probe,))
+        frame.push_bytes(bytes(builder.remaining_buffer_space))
+        datagrams, packets = builder.flush()
+        self._packet_number = builder.packet_number
+        for packet in packets:
+            packet.sent_time, packet.in_flight, packet.is_ack_eliciting = now, False, False
+            self._loss.on_packet_sent(packet=packet, space=self._spaces[Epoch.ONE_RTT])
+        return [(datagram, self._network_paths[0].addr) for datagram in datagrams]
+
+    def _on_size_probe(self, delivery: QuicDeliveryState, probe: Probe) -> None:
+        if delivery is QuicDeliveryState.ACKED:
+            self._path_size.probe_arrived(probe)
+        else:
+            self._path_size.probe_lost(probe)

@@ -32,7 +32,7 @@ from meshnode.net.endpoint_door import CONNECTION_ID_BYTES, Door
 from meshnode.net.endpoint_notices import NoticeBoard
 from meshnode.net.endpoint_ports import Ending
 from meshnode.net.endpoint_reception import Reception
-from meshnode.net.endpoint_socket import Datagram, DatagramSocket, address_text, is_loopback, open_socket, resolve
+from meshnode.net.endpoint_socket import Datagram, DatagramSocket, address_text, open_socket, resolve
 from meshnode.net.endpoint_source import Address
 from meshnode.net.identity import EndpointIdentity
 from meshnode.net.link import Link
@@ -78,9 +78,7 @@ class Endpoint:
         self._notices = NoticeBoard(on_notice, self._loop.time, config.notice_interval_s)
         self._door = Door(self.send, self._loop.time, config.retry_from)
         self.reception = Reception(identity, config, self._notices, admit=admit, on_link=on_link)
-        self._server_configurations = {
-            far: self._configuration(list(self._config.alpns), far=far, is_client=False) for far in (False, True)
-        }
+        self._server_configuration = self._configuration(list(self._config.alpns), is_client=False)
 
     @classmethod
     async def create(
@@ -122,6 +120,12 @@ class Endpoint:
         """This ceremony is one that people take part in: strangers that come do not push it out."""
         self.reception.keep(link)
 
+    def rerouted(self) -> None:
+        """This machine's own addresses changed: datagrams leave from others, and on other paths, from now on."""
+        self._socket.rerouted()
+        for connection in self._connections:
+            connection.rerouted()
+
     def recheck(self) -> None:
         """Membership changed: end the links of sites that were retired or are no members any more."""
         self.reception.recheck()
@@ -134,17 +138,21 @@ class Endpoint:
         alpn: str = ALPN_SYNC,
         expect_site: bytes | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the addresses of one host share it
+        on_proven: Callable[[], None] | None = None,
     ) -> Link:
-        """A link that the peer accepted; TransportError says who refused, with the close code where one was given."""
+        """A link that the peer accepted; TransportError says who refused, with the close code where one was given.
+
+        `on_proven` is called when the peer authenticated: whether an older link gives way to this one takes longer.
+        """
         addresses = await resolve(self._socket.raw, host, port)
         share = (timeout or self._config.handshake_s) / len(addresses)
         for address in addresses[:-1]:
             try:
-                return await self._dial_one(address, alpn, expect_site, share)
+                return await self._dial_one(address, alpn, expect_site, share, on_proven)
             except TransportError as error:
                 if error.code is not None:
                     raise
-        return await self._dial_one(addresses[-1], alpn, expect_site, share)
+        return await self._dial_one(addresses[-1], alpn, expect_site, share, on_proven)
 
     async def close(self, code: CloseCode = CloseCode.SHUTTING_DOWN, reason: str = "shutting down") -> None:
         """End every link with `code` and give the port back."""
@@ -160,9 +168,9 @@ class Endpoint:
 
     # --- What connections ask of their owner.
 
-    def send(self, data: bytes, address: Address) -> None:
-        """One datagram."""
-        self._socket.send(data, address)
+    def send(self, data: bytes, address: Address) -> bool:
+        """One datagram; False where it is larger than the interface takes."""
+        return self._socket.send(data, address)
 
     def touch(self, connection: Connection) -> None:
         """Settle the connection before this turn of the event loop ends."""
@@ -243,25 +251,38 @@ class Endpoint:
         known = self._by_id.get(header.destination_cid)
         if known is not None or self._closed:
             return known
+        if self.reception.crowded(address):
+            return None  # it comes again if it means it
         entry = self._door.knock_untrusted(header, len(data), address, self.reception.handshaking)
         if entry is None:
             return None
         quic = MutualConnection(
-            configuration=self._server_configurations[not is_loopback(address)],
+            configuration=self._server_configuration,
+            datagram_sizes=self._datagram_sizes,
             original_destination_connection_id=entry.original_destination,
             retry_source_connection_id=entry.retry_source,
         )
         connection = self._adopt(quic, address, opened_by_us=False)
+        connection.address_proven = entry.retry_source is not None
         self.learn(connection, header.destination_cid)
         self.reception.expect(connection)
         return connection
 
-    async def _dial_one(self, address: Address, alpn: str, expect_site: bytes | None, seconds: float) -> Link:
+    async def _dial_one(
+        self,
+        address: Address,
+        alpn: str,
+        expect_site: bytes | None,
+        seconds: float,
+        on_proven: Callable[[], None] | None,
+    ) -> Link:
         if self._closed:
             raise TransportError("the endpoint is closed", CloseCode.SHUTTING_DOWN)
-        quic = MutualConnection(configuration=self._configuration([alpn], far=not is_loopback(address), is_client=True))
+        quic = MutualConnection(
+            configuration=self._configuration([alpn], is_client=True), datagram_sizes=self._datagram_sizes
+        )
         connection = self._adopt(quic, address, opened_by_us=True)
-        opened = self.reception.expect_site(connection, expect_site)
+        opened = self.reception.expect_site(connection, expect_site, on_proven)
         quic.connect(address, now=self._loop.time())
         self.touch(connection)
         try:
@@ -273,14 +294,18 @@ class Endpoint:
             if not opened.done() or opened.cancelled():
                 connection.close_now(CloseCode.DONE, "dialing was given up")
 
-    def _configuration(self, alpns: list[str], *, far: bool, is_client: bool) -> QuicConfiguration:
+    @property
+    def _datagram_sizes(self) -> tuple[int, ...]:
+        """Sizes to try: none where datagrams would be cut up on the way instead of lost."""
+        return self._config.datagram_sizes if self._socket.unfragmented else ()
+
+    def _configuration(self, alpns: list[str], *, is_client: bool) -> QuicConfiguration:
         return configuration(
             self.identity,
             is_client=is_client,
             alpns=alpns,
             idle_s=self._config.idle_s,
             window=self._config.window_bytes,
-            datagram_bytes=self._config.max_datagram_size if far else self._config.loopback_datagram_size,
         )
 
     def _adopt(self, quic: MutualConnection, address: Address, *, opened_by_us: bool) -> Connection:

@@ -39,6 +39,7 @@ class EndpointConfig:
         False  # when full, a link gives way to a nearer neighbour's (net/neighbours.py), and that is no notice
     )
     handshakes: int = limits.HANDSHAKE_CONNECTIONS
+    handshakes_per_address: int = limits.HANDSHAKES_PER_ADDRESS
     retry_from: int = limits.RETRY_THRESHOLD
     handshake_bytes: int = limits.HANDSHAKE_BYTES
     handshake_s: float = limits.HANDSHAKE_S
@@ -51,8 +52,7 @@ class EndpointConfig:
     control_bytes: int = limits.CONTROL_UNACKNOWLEDGED_BYTES
     kept_packets: int = limits.KEPT_PACKETS
     notice_interval_s: float = limits.NOTICE_INTERVAL_S
-    max_datagram_size: int = 1200  # bytes of UDP payload; what every path carries
-    loopback_datagram_size: int = 1200  # the same towards this very machine
+    datagram_sizes: tuple[int, ...] = limits.DATAGRAM_SIZES  # tried on every path beyond what all carry
 
     @property
     def idle_s(self) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from aioquic.quic import events
 
 from meshnode.errors import CloseCode
-from meshnode.limits import LABEL_BYTES
+from meshnode.limits import LABEL_BYTES, LINK_MOVE_S
 from meshnode.net.aioquic_private import MutualConnection
 from meshnode.net.endpoint_config import EndpointConfig
 from meshnode.net.endpoint_driver import Driver
@@ -33,11 +33,12 @@ class Connection:
     ) -> None:
         self.quic = quic
         self.opened_by_us = opened_by_us
-        self.address = address
+        self._address = address
         self.sink: Sink | None = None
         self.ending: Ending | None = None
         self.connection_ids: set[bytes] = set()
         self.usable = False  # authenticated, and the peer knows it too
+        self.address_proven = False  # by a Retry, before the handshake
         self._own_events, self._peer_events = (
             (_CLIENT_EVENTS, _SERVER_EVENTS) if opened_by_us else (_SERVER_EVENTS, _CLIENT_EVENTS)
         )
@@ -48,12 +49,18 @@ class Connection:
         self.pulse = Pulse(quic, self._wake, config.keep_alive_s)
         self._driver = Driver(quic, send=owner.send, wake=self._wake, broken=self.abandon)
         self._deadline: asyncio.TimerHandle | None = None
+        self._moves_from = 0.0  # when its address may be said to be another one
         self._early_bytes = 0
         self._asked_for_ack = False
         self._handshaken = False
         self._refusal: tuple[CloseCode, str] | None = None
         self._chunks: dict[int, list[bytes]] = {}
         self._control_backlog = bytearray()  # ours, until the client has opened the control stream
+
+    @property
+    def address(self) -> Address:
+        """Where the peer is: its datagrams may come from another address by and by (RFC 9000 §9)."""
+        return self._address
 
     # --- What the endpoint calls.
 
@@ -78,7 +85,13 @@ class Connection:
             self._write(_CONTROL, backlog)
         if self.ending is None and self.sink is not None:
             self.sink.progressed()
+        self._follow()
         self._driver.transmit()
+
+    def rerouted(self) -> None:
+        """Our own addresses changed, and with them the path."""
+        self.quic.rerouted(self._loop.time())
+        self._wake()
 
     def abandon_after(self, seconds: float, reason: str) -> None:
         """Forget the connection unless it is usable by then."""
@@ -212,6 +225,14 @@ class Connection:
             self.close(CloseCode.NOT_AUTHENTICATED, "stream data before the handshake")
         elif event.data:
             self._chunks.setdefault(event.stream_id, []).append(event.data)
+
+    def _follow(self) -> None:
+        """The peer moved: said once that is proven, and not more often than the node can take."""
+        address = self.quic.proven_address
+        if address is not None and address != self._address and self._loop.time() >= self._moves_from:
+            self._address, self._moves_from = address, self._loop.time() + LINK_MOVE_S
+            if self.ending is None and self.sink is not None:
+                self.sink.moved()
 
     def _check_bounds(self) -> None:
         if self.ending is not None or not self._handshaken:

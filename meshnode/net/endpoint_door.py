@@ -36,7 +36,7 @@ class Entry:
 class Door:
     """Judges first datagrams; `send` carries the stateless answers."""
 
-    def __init__(self, send: Callable[[bytes, Address], None], now: Callable[[], float], retry_from: int) -> None:
+    def __init__(self, send: Callable[[bytes, Address], object], now: Callable[[], float], retry_from: int) -> None:
         self._send = send
         self._now = now
         self._retry_from = retry_from

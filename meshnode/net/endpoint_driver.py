@@ -24,7 +24,7 @@ class Driver:
         self,
         quic: MutualConnection,
         *,
-        send: Callable[[bytes, Address], None],
+        send: Callable[[bytes, Address], bool],
         wake: Callable[[], None],
         broken: Callable[[str], None],
     ) -> None:
@@ -65,7 +65,8 @@ class Driver:
             self._broken("internal error in the transport")
             return
         for data, address in flight:
-            self._send(data, address)
+            if not self._send(data, address):
+                self._quic.refused(len(data), self._loop.time())
         if flight and self._quic.closing_locally:
             self._close_flight = flight
         self._arm()

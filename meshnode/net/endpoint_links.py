@@ -2,9 +2,10 @@
 
 A link becomes *live* when its peer is a member; there is one live link per site. Further ones are decided upon at once,
 or stand by: crossed ones until a PING is answered, a second one of our own dialing until the acceptor closed one of the
-two, since handshakes can finish in another order at each end and both would close the other's choice. A replaced link
-is over for the node at once, but its connection stays for the moment it takes to see whether two processes answer for
-one site (a twin).
+two, since handshakes can finish in another order at each end and both would close the other's choice. None stands by
+for longer than it takes to see that the older one is dead: how long it acknowledged nothing before counts. A
+replaced link is over for the node at once, but its connection stays for the moment it takes to see whether two
+processes answer for one site (a twin).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from meshnode.net.link import Link
 from meshnode.net.neighbours import surplus
 
 _REPLACED = "replaced by another link to the same site"
+_LEAST_S = 0.25  # seconds an older link always gets: its answers may wait here, where this process stood still
 
 
 class LinkRegistry:
@@ -73,11 +75,7 @@ class LinkRegistry:
             self._replace(older, link)
             return
         self._standby.setdefault(link.site, []).append(link)
-        if keep is Keep.AS_ACCEPTED:
-            self._spawn(self._await_acceptor(older, link))
-        else:
-            candidate, other = (older, link) if keep is Keep.OLDER_IF_ALIVE else (link, older)
-            self._spawn(self._settle_crossed(candidate, other))
+        self._spawn(self._decide(older, link, keep))
 
     def boot_known(self, link: Link) -> None:
         """The node read the boot id of a link."""
@@ -123,24 +121,29 @@ class LinkRegistry:
         farther.close(CloseCode.LIMIT, "nearer members need the place")
         return True
 
-    async def _settle_crossed(self, candidate: Link, other: Link) -> None:
-        """The smaller site's link stays if it answers, otherwise the other (profile §7)."""
-        alive = await candidate.ping(self._config.duplicate_ping_s)
-        if alive and await self._are_twins(candidate, other):
+    async def _decide(self, older: Link, newer: Link, keep: Keep) -> None:
+        """A dead older link gives way whatever the rule says, which is about living ones that are no twins' (§7)."""
+        loop, ping_s = asyncio.get_running_loop(), self._config.duplicate_ping_s
+        due = loop.time() + ping_s
+        one_start = older.spki == newer.spki  # a start has one TLS key
+        if keep is Keep.NEWER_IF_ALIVE and one_start:
+            alive = await newer.ping(ping_s)
+            self._settle(newer if alive else older, older if alive else newer)
             return
-        self._settle(candidate if alive else other, other if alive else candidate)
-
-    async def _await_acceptor(self, older: Link, newer: Link) -> None:
-        """Both are ours: the acceptor closes one of them; if it did not, the newer one stays (profile §7)."""
-        await asyncio.sleep(self._config.duplicate_ping_s)
-        if not await self._are_twins(older, newer):
+        if not await older.ping(max(min(_LEAST_S, ping_s), ping_s - older.unanswered_s)):
+            self._settle(newer, older)
+            return
+        if keep is not Keep.OLDER_IF_ALIVE or not one_start:
+            await asyncio.sleep(due - loop.time())  # for the acceptor of both to close one, for the boot ids of two
+        if not one_start and await self._are_twins(older, newer):
+            return
+        if keep is Keep.OLDER_IF_ALIVE:
+            self._settle(older, newer)
+        else:
             self._settle(newer, older)
 
     async def _are_twins(self, one: Link, other: Link) -> bool:
         """Two boot ids of one site on links that both answer after a while: both processes are told (profile §8)."""
-        if one.spki == other.spki:
-            return False  # both are of one start, which has one TLS key
-        await asyncio.sleep(self._config.duplicate_ping_s)
         boots = {one.said_boot, other.said_boot}
         if None in boots or len(boots) == 1:
             return False

@@ -40,6 +40,9 @@ class Sink(Protocol):
     def progressed(self) -> None:
         """The peer may have acknowledged something."""
 
+    def moved(self) -> None:
+        """The peer is at another address."""
+
     def ended(self, ending: Ending) -> None:
         """Nothing comes after this."""
 
@@ -47,8 +50,8 @@ class Sink(Protocol):
 class Owner(Protocol):
     """The endpoint that a connection belongs to."""
 
-    def send(self, data: bytes, address: Address) -> None:
-        """One datagram."""
+    def send(self, data: bytes, address: Address) -> bool:
+        """One datagram; False where it is larger than the interface takes."""
 
     def touch(self, connection: Connection) -> None:
         """Settle the connection before this wake-up ends."""

@@ -54,6 +54,12 @@ class Pulse:
         self._quic.send_ping(_NOBODY_WAITS)
         self._wake()
 
+    @property
+    def unanswered_s(self) -> float:
+        """For how long the peer has acknowledged nothing though it was to: data in flight asks as a PING does."""
+        since = self._quic.unanswered_since
+        return 0.0 if since is None else self._loop.time() - since
+
     async def ping(self, seconds: float) -> bool:
         """Whether the peer acknowledges a PING within that time."""
         if self._stopped:

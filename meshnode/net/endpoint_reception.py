@@ -1,13 +1,15 @@
 """From a finished handshake to a link: authentication, admission, and what is told to those refused (profile §7).
 
 Connections of strangers (in handshake, not yet introduced, in a pairing ceremony) are counted apart from live links.
-When they are too many the oldest gives way: a peer with a real handshake is through in a few round trips.
+When they are too many the oldest of those that share an address with most gives way: a peer with a real handshake is
+through in a few round trips.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +23,7 @@ from meshnode.net.endpoint_links import LinkRegistry
 from meshnode.net.endpoint_notices import NoticeBoard
 from meshnode.net.endpoint_ports import Ending
 from meshnode.net.endpoint_socket import address_text, host_of
+from meshnode.net.endpoint_source import Address
 from meshnode.net.identity import AuthenticatedPeer, EndpointIdentity, authenticate_untrusted
 from meshnode.net.link import Link
 
@@ -33,6 +36,7 @@ _RETIRED = "the site is retired"
 class _Dial:
     expect_site: bytes | None
     opened: asyncio.Future[Link]
+    on_proven: Callable[[], None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,17 @@ class Reception:
         """Connections of strangers."""
         return len(self._strangers)
 
+    def crowded(self, address: Address) -> bool:
+        """As many strangers as may be answered a Retry from that IP address, and none of them is through.
+
+        Others do not count, since anybody can send in the name of that address and so keep its owner out.
+        """
+        most = self._config.handshakes_per_address
+        return len(self._strangers) >= most and self._crowds()[address[0]] >= most
+
+    def _crowds(self) -> Counter[str]:
+        return Counter(stranger.address[0] for stranger in self._strangers if stranger.address_proven)
+
     def stop(self) -> None:
         """The endpoint closes."""
         self.links.stop()
@@ -78,7 +93,8 @@ class Reception:
         """A stranger begins a handshake."""
         if len(self._strangers) >= self._config.handshakes:
             self._notices.post("handshakes", "", f"more than {self._config.handshakes} strangers at once")
-            oldest = next(iter(self._strangers))
+            crowds = self._crowds()
+            oldest = max(self._strangers, key=lambda stranger: crowds[stranger.address[0]])
             if oldest.usable:
                 oldest.close(CloseCode.LIMIT, "too many strangers")
                 del self._strangers[oldest]
@@ -87,10 +103,12 @@ class Reception:
         self._strangers[connection] = None
         connection.abandon_after(self._config.handshake_s, "the handshake took too long")
 
-    def expect_site(self, connection: Connection, site: bytes | None) -> asyncio.Future[Link]:
-        """A dialed connection, and the site that has to answer."""
+    def expect_site(
+        self, connection: Connection, site: bytes | None, on_proven: Callable[[], None] | None
+    ) -> asyncio.Future[Link]:
+        """A dialed connection, the site that has to answer, and who wants to know when it has."""
         opened: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
-        self._dials[connection] = _Dial(site, opened)
+        self._dials[connection] = _Dial(site, opened, on_proven)
         return opened
 
     def receive_untrusted(self, connection: Connection, certificates: list[x509.Certificate], alpn: str) -> None:
@@ -181,6 +199,9 @@ class Reception:
         )
         self._links[connection] = link
         connection.use(link)
+        dial = self._dials.get(connection)
+        if dial is not None and dial.on_proven is not None:
+            dial.on_proven()
         if link.admitted:
             self._admitted(link)
         elif link.alpn in CEREMONIES:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import socket
 from collections.abc import Callable
 
 from meshnode.errors import TransportError
+from meshnode.net.endpoint_fragments import forbid_fragments
 from meshnode.net.endpoint_source import Address, Sources
 
 Datagram = tuple[bytes, Address]
@@ -87,12 +89,6 @@ def host_of(address: Address) -> str:
     return host
 
 
-def is_loopback(address: Address) -> bool:
-    """The peer runs on this machine."""
-    host = address[0].removeprefix(_MAPPED)
-    return host == "::1" or host.startswith("127.")
-
-
 class DatagramSocket:
     """Reads in batches and hands them up; sends without ever waiting, since QUIC repeats what was lost."""
 
@@ -102,6 +98,7 @@ class DatagramSocket:
         self._loop = asyncio.get_running_loop()
         self._fallback: asyncio.DatagramTransport | None = None
         self._sources: Sources | None = None
+        self._unfragmented = forbid_fragments(sock)
         self._closed = False
 
     async def start(self, *, readiness: bool = True) -> None:
@@ -125,18 +122,34 @@ class DatagramSocket:
         """The socket itself, for what its family decides."""
         return self._sock
 
-    def send(self, data: bytes, address: Address) -> None:
-        """One datagram; a full buffer or an unreachable host is a loss like any other on the way."""
+    @property
+    def unfragmented(self) -> bool:
+        """A datagram that is too large for its path is lost, never cut into fragments."""
+        return self._unfragmented
+
+    def send(self, data: bytes, address: Address) -> bool:
+        """One datagram; a full buffer or an unreachable host is a loss like any other on the way.
+
+        False where it is larger than the interface takes, which only another size makes better.
+        """
         if self._closed:
-            return
+            return True
         if self._fallback is not None:
             self._fallback.sendto(data, address)
-            return
+            return True
+        try:
+            if self._sources is not None:
+                self._sources.send(data, address)
+            else:
+                self._sock.sendto(data, address)
+        except OSError as error:
+            return error.errno != errno.EMSGSIZE
+        return True
+
+    def rerouted(self) -> None:
+        """Our own addresses changed."""
         if self._sources is not None:
-            self._sources.send(data, address)
-            return
-        with contextlib.suppress(OSError):
-            self._sock.sendto(data, address)
+            self._sources.forget()
 
     def close(self) -> None:
         """Stop reading and give the port back."""

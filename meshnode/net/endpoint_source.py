@@ -6,7 +6,7 @@ all of them the kernel picks the source by its routes, which is often not the ad
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import socket
 import sys
 
@@ -44,18 +44,21 @@ class Sources:
         return data, address
 
     def send(self, data: bytes, address: Address) -> None:
-        """One datagram; where our address is gone, from whichever there is."""
+        """One datagram, as `sendto`; where our address is gone, from whichever there is."""
         pin = self._pins.get(address)
         if pin is not None:
             try:
                 self._sock.sendmsg([data], [(self._level, self._kind, pin)], 0, address)
                 return
-            except BlockingIOError:
-                return
-            except OSError:
+            except OSError as error:
+                if isinstance(error, BlockingIOError) or error.errno == errno.EMSGSIZE:
+                    raise
                 del self._pins[address]
-        with contextlib.suppress(OSError):
-            self._sock.sendto(data, address)
+        self._sock.sendto(data, address)
+
+    def forget(self) -> None:
+        """Our own addresses changed: the kernel says again which is for whom."""
+        self._pins.clear()
 
     def _remember(self, address: Address, info: bytes) -> None:
         pin = _pin_of(info)

@@ -26,6 +26,7 @@ class Device:
     tunnel: bool = False  # it carries no Ethernet, or a program is at its other end (tun, tap)
     bridge: bool = False
     ports: tuple[tuple[str, Device], ...] = ()  # of a bridge
+    up: bool = True  # switched on, and something is at the other end of its cable
 
 
 UNKNOWN = Device()
@@ -40,6 +41,7 @@ class Interface:
     addresses: tuple[IPv4Interface | IPv6Interface, ...]
     # No part of what an interface is: the ports of a bridge come and go with the virtual machines on it.
     device: Device = field(default=UNKNOWN, compare=False)
+    up: bool = True  # what its device says, and part of what it is: addresses stay when a cable is pulled
 
     @property
     def loopback(self) -> bool:

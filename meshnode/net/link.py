@@ -56,6 +56,7 @@ class Link:
         self.on_events: Callable[[bytes], None] = lambda data: None
         self.on_closed: Callable[[CloseCode | None, str, bool], None] = lambda code, reason, local: None
         self.on_live: Callable[[], None] = lambda: None
+        self.on_moved: Callable[[], None] = lambda: None
         self.ending: Ending | None = None
         self.begun = asyncio.get_running_loop().time()  # both ends have authenticated each other
         self.live = False
@@ -83,7 +84,7 @@ class Link:
     @property
     def remote_address(self) -> str:
         """Where the peer's datagrams come from, as `host:port`."""
-        return address_text(self._connection.quic.get_peer_address() or self._connection.address)
+        return address_text(self._connection.address)
 
     @property
     def closed(self) -> bool:
@@ -137,6 +138,11 @@ class Link:
     async def ping(self, seconds: float) -> bool:
         """Whether the peer answers a QUIC PING within that time."""
         return self.ending is None and await self._connection.pulse.ping(seconds)
+
+    @property
+    def unanswered_s(self) -> float:
+        """For how long the peer has acknowledged nothing though it was to."""
+        return self._connection.pulse.unanswered_s
 
     def pause(self) -> None:
         """Let the peer send no more than its window still allows."""
@@ -203,6 +209,13 @@ class Link:
             for waiter, below in self._waiting.items():
                 if buffered <= below and not waiter.done():
                     waiter.set_result(None)
+
+    def moved(self) -> None:
+        """Its datagrams come from another address, which `remote_address` says from now on."""
+        try:
+            self.on_moved()
+        except Exception:
+            logger.exception("the move of %r could not be handled", self)
 
     def ended(self, ending: Ending) -> None:
         """Tell the node once; a link that was never handed over ends without its knowledge."""

@@ -168,7 +168,7 @@ class Discovery:
 
     async def _watch(self, responder: Responder, paths: Paths) -> None:
         clock = asyncio.get_running_loop().time
-        announced = browsed = swept = clock()
+        browsed = listening = swept = clock()
         while True:
             await self._wait(self._pace.rescan_s)
             used = self.selection.used
@@ -186,12 +186,16 @@ class Discovery:
             asked = clock() - browsed
             if asked >= (self._pace.browse_s if self._browse_wanted else self._pace.requery_s):
                 self._browse_wanted, browsed = False, clock()
+                if clock() - listening >= self._pace.heard_s:
+                    # Multicast that is blocked by now shows in no address either.
+                    self._heard, listening = False, clock()
                 await responder.browse()
             if clock() - swept >= self._pace.sweep_s:
                 swept = clock()
                 self._sweep(responder)
-            if self._service is not None and clock() - announced >= self._pace.heard_s:
+            if self._service is not None and clock() - listening >= self._pace.heard_s:
                 self._set_state(True, self._limits(paths))
+                self._browse_wanted |= not self._heard
 
     async def _look_around(self) -> Quiet:
         """Which interfaces there are now, and whether that is another network than a moment ago."""
@@ -231,27 +235,45 @@ class Discovery:
             self._look_at(responder, instance)
 
     def _look_at(self, responder: Responder, instance: str) -> None:
+        """Take an instance in, ask for what is missing of it, or have its records forgotten."""
+        glance = responder.glance(instance)
+        if glance is not None and not self._counts_untrusted(glance):
+            self._take_untrusted(responder, glance)
+            return
         resolved = responder.cached(instance)
         if resolved is not None:
-            self._take_untrusted(resolved)
-        elif instance not in self._resolving and len(self._resolving) < RESOLVES_AT_ONCE:
+            self._take_untrusted(responder, resolved)
+        elif instance in self._resolving:
+            return
+        elif len(self._resolving) < RESOLVES_AT_ONCE:
             task = asyncio.create_task(self._resolve(responder, instance))
             self._resolving[instance] = task
             task.add_done_callback(lambda _: self._resolving.pop(instance, None))
+        elif not self._book.keeps(instance):
+            responder.forget(instance)
 
     async def _resolve(self, responder: Responder, instance: str) -> None:
         resolved = await responder.resolve(instance, self._pace.resolve_s)
         if resolved is None:
             self._tell(self._book.lost(instance))
+            responder.forget(instance)
         else:
-            self._take_untrusted(resolved)
+            self._take_untrusted(responder, resolved)
 
     def _sweep(self, responder: Responder) -> None:
         """Ask for what has run out; an instance that does not answer any more has left."""
         for instance in self._book.instances():
             self._look_at(responder, instance)
 
-    def _take_untrusted(self, resolved: Resolved) -> None:
+    def _counts_untrusted(self, glance: Resolved) -> bool:
+        """Whether its addresses are worth reading; anybody can announce without end."""
+        try:
+            announcement = parse_txt_untrusted(glance.instance, glance.port, glance.properties, ())
+        except MalformedError:
+            return self._book.has_room(glance.instance)
+        return self._book.would_keep(announcement)
+
+    def _take_untrusted(self, responder: Responder, resolved: Resolved) -> None:
         own_port = 0 if self._service is None else self._service.port
         port = resolved.port or 0
         hosts = dialable_untrusted(resolved.hosts, self.selection.used)
@@ -262,6 +284,8 @@ class Discovery:
             self._tell(self._book.malformed(resolved.instance, port, hosts, str(error)))
         else:
             self._tell(self._book.saw(announcement))
+        if not self._book.keeps(resolved.instance):
+            responder.forget(resolved.instance)
 
     def _tell(self, news: list[News]) -> None:
         """Callbacks run from the event loop, so that nothing they raise reaches the library's packet handling."""

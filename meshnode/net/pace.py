@@ -11,7 +11,7 @@ class Pace:
 
     rescan_s: float = 5.0  # between two looks at the interfaces
     sweep_s: float = 30.0  # between two looks for instances whose records ran out: they left without a goodbye
-    heard_s: float = 5.0  # after announcing, until not having heard oneself is worth saying
+    heard_s: float = 5.0  # after asking, until not having heard oneself is worth saying
     resolve_s: float = 3.0  # for an instance to answer
     browse_s: float = 10.0  # at least between two fresh questions to the network
     requery_s: float = 120.0  # until asking again unprompted: a cable that was out for a while shows in no address

@@ -40,9 +40,17 @@ class Refused:
     def __init__(self) -> None:
         self._kept: dict[str, Seen] = {}
 
+    def keeps(self, instance: str) -> bool:
+        """Whether it is kept."""
+        return instance in self._kept
+
+    def has_room(self, instance: str) -> bool:
+        """Whether it is kept, or would be."""
+        return instance in self._kept or len(self._kept) < REFUSED_ANNOUNCEMENTS
+
     def put(self, seen: Seen) -> None:
         """It does not count."""
-        if seen.instance in self._kept or len(self._kept) < REFUSED_ANNOUNCEMENTS:
+        if self.has_room(seen.instance):
             self._kept[seen.instance] = seen
 
     def drop(self, instance: str) -> None:

@@ -93,6 +93,21 @@ class SightingBook:
         """Every announcement in sight, those that do not count too, each with what it is worth."""
         return [*(judged.seen() for judged in self._instances.values()), *self._refused.all()]
 
+    def keeps(self, instance: str) -> bool:
+        """Whether it is one of those in sight."""
+        return instance in self._instances or self._refused.keeps(instance)
+
+    def would_keep(self, announcement: Announcement) -> bool:
+        """Whether `saw` would keep it: asked before its addresses are read, which cost more than all the rest."""
+        judged = self._judge(announcement)
+        if not judged.counts:
+            return self.has_room(announcement.instance)
+        return announcement.instance in self._instances or self._in_the_way(judged) is not None
+
+    def has_room(self, instance: str) -> bool:
+        """Whether it would be shown although it does not count."""
+        return self._refused.has_room(instance)
+
     def malformed(self, instance: str, port: int, addresses: tuple[str, ...], reason: str) -> list[News]:
         """An instance of which nothing can be read."""
         news = self.lost(instance)
@@ -112,8 +127,12 @@ class SightingBook:
         self._refused.drop(instance)
         if known is not None and known.announcement.site != site:
             touched |= self._forget(instance)
-        if instance not in self._instances and not self._make_room(judged, touched):
-            return self._settle(touched)
+        if instance not in self._instances:
+            leaving = self._in_the_way(judged)
+            if leaving is None:
+                return self._settle(touched)
+            for other in leaving:
+                touched |= self._forget(other)
         self._instances[instance] = judged
         self._sites.setdefault(site, {})[instance] = None
         return self._settle(touched)
@@ -158,20 +177,22 @@ class SightingBook:
         self._refused.put(judged.seen())
         return self._forget(judged.announcement.instance)
 
-    def _make_room(self, judged: Judged, touched: set[bytes]) -> bool:
-        """Members push strangers out, strangers push nobody out (profile §12)."""
-        site = judged.announcement.site
-        if site in self._sites:
-            return len(self._sites[site]) < ANNOUNCEMENTS_PER_SITE
+    def _in_the_way(self, judged: Judged) -> list[str] | None:
+        """The instances that have to go for another one; None where it gets no place (profile §12).
+
+        Members push strangers out, strangers push nobody out. Of one site the newest boot pushes older ones out, or
+        copies of an old attestation would keep its site from ever being heard again.
+        """
+        own = self._sites.get(judged.announcement.site)
+        if own is not None:
+            if len(own) < ANNOUNCEMENTS_PER_SITE:
+                return []
+            oldest = min(own, key=lambda instance: self._instances[instance].rank)
+            return [oldest] if self._instances[oldest].rank < judged.rank else None
         if len(self._sites) < SEEN_SITES:
-            return True
+            return []
         stranger = next((seen for seen, sighting in self._reported.items() if not sighting.verified), None)
-        if not judged.boot or stranger is None:
-            return False
-        touched.add(stranger)
-        for instance in list(self._sites[stranger]):
-            self._forget(instance)
-        return True
+        return None if not judged.boot or stranger is None else list(self._sites[stranger])
 
     def _forget(self, instance: str) -> set[bytes]:
         """Drop an instance; returns the site it was of, if it was known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from meshnode.errors import CloseCode, MeshError, TransportError
 from meshnode.net.addresses import Address
@@ -13,8 +14,10 @@ from meshnode.node.dialtarget import Attempt
 
 STAGGER_S = 0.25  # between the addresses of one race (as RFC 8305 does): the first usually wins alone
 
-# Dials one address and returns the site that answered; raises TransportError. Cancelling it leaves nothing behind.
-Dial = Callable[[Address, bytes | None], Awaitable[bytes]]
+# Dials one address and returns the site that answered, once the link to it is the one that counts; calls the third
+# argument as soon as it has proven itself, since another link may have to be looked at first (profile §7); raises
+# TransportError. Cancelling it leaves nothing behind.
+Dial = Callable[[Address, bytes | None, Callable[[], None]], Awaitable[bytes]]
 
 
 class Dialer:
@@ -67,17 +70,23 @@ class Dialer:
             self.wake()
 
     async def _race(self, attempt: Attempt) -> tuple[Address, bytes]:
-        """Start one address after the other, without waiting for a slow one; the first to answer wins."""
+        """Start one address after the other, without waiting for a slow one; the first to answer wins.
+
+        Where the site itself answered, and an old link to it is looked at first, no others are started: they would be
+        further links.
+        """
         waiting = list(attempt.addresses)
         running: dict[asyncio.Task[bytes], Address] = {}
+        proven: set[Address] = set()
         errors: list[TransportError] = []
         try:
             while waiting or running:
-                if waiting:
+                if waiting and proven.isdisjoint(running.values()):
                     address = waiting.pop(0)
-                    running[asyncio.ensure_future(self._dial(address, attempt.expect_site))] = address
+                    dial = self._dial(address, attempt.expect_site, partial(proven.add, address))
+                    running[asyncio.ensure_future(dial)] = address
                 # Once all are started the wait is for whichever ends first; every dial is bounded by the handshake.
-                limit = self._stagger_s if waiting else None
+                limit = self._stagger_s if waiting and proven.isdisjoint(running.values()) else None
                 done, _ = await asyncio.wait(running, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     address = running.pop(task)

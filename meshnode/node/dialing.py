@@ -34,6 +34,7 @@ class DialPlan:
         self._policy = DialPolicy() if policy is None else policy
         self._targets: dict[bytes | Address, Target] = {}
         self._linked: dict[bytes, float] = {}  # since when
+        self._doubted: set[bytes] = set()  # of these, whose link does not answer
         self._site_of: dict[Address, bytes] = {}  # static peers that told who they are
         self._wanted: set[bytes] = set()  # sites to dial again whatever becomes of the attempt under way
 
@@ -72,6 +73,8 @@ class DialPlan:
         announced = tuple(dict.fromkeys(addresses))[:ADDRESSES_PER_SITE]
         fresh = boot != target.boot or not set(announced) <= {*target.seen, *target.worked, *target.fixed}
         target.seen, target.boot = announced, boot
+        if target.attempt is not None and not set(announced) <= set(target.attempt.addresses):
+            target.overtake()
         if fresh:
             self._news(target, self._first_due(site, now), yields=self._yields(site))
 
@@ -84,6 +87,7 @@ class DialPlan:
     def network_changed(self, now: float) -> None:
         """Another network, or awake from sleep: what failed before may work now."""
         for target in self._targets.values():
+            target.overtake()
             self._news(target, now + self._random() * self._policy.base_s)
 
     def again(self, site: bytes, now: float) -> None:
@@ -115,6 +119,19 @@ class DialPlan:
     def linked(self, site: bytes, now: float) -> None:
         """A link to this site is up, whoever dialed it; to be told of every site with a live link."""
         self._linked.setdefault(site, now)
+        self._doubted.discard(site)
+
+    def doubted(self, site: bytes, now: float) -> None:
+        """Its link does not answer: dial it while that stands, since it may be dead for long before that is certain."""
+        if site in self._linked and site not in self._doubted:
+            self._doubted.add(site)
+            for target in self._targets_of(site):  # at once: the other side may not know
+                target.overtake()
+                self._news(target, now)
+
+    def trusted(self, site: bytes) -> None:
+        """Its link answers after all."""
+        self._doubted.discard(site)
 
     def came_from(self, site: bytes, address: Address) -> None:
         """It dialed us from there. A node has one socket for both directions, so there it can be dialed too."""
@@ -125,6 +142,7 @@ class DialPlan:
     def unlinked(self, site: bytes, now: float, code: CloseCode | None = None, why: str = "") -> None:
         """A link to this site ended and no other is live: dial again, soon after a loss and later after a refusal."""
         since = self._linked.pop(site, now)
+        self._doubted.discard(site)
         for target in self._targets_of(site):
             if now - since >= self._policy.settled_s:
                 target.failures = 0
@@ -142,7 +160,7 @@ class DialPlan:
             known.elsewhere.pop(address, None)
         done = self._targets.get(attempt.target)
         if done is not None:
-            done.dialing = False
+            done.over(attempt)
         for target in self._targets_of(site):
             # From here on `linked` keeps it from being dialed, and `unlinked` says when to try again; one that came
             # before this call stands, one that never comes is made up for.
@@ -167,8 +185,7 @@ class DialPlan:
         if isinstance(attempt.target, Address) and site is not None:
             self._site_of[attempt.target] = site
         target = self._targets.get(attempt.target)
-        if target is not None:
-            target.dialing = False
+        if target is not None and target.over(attempt):
             self._pause(target, now, code, why)
         self._if_wanted(self._site_at(attempt.target), now)
 
@@ -199,22 +216,26 @@ class DialPlan:
 
     def due(self, now: float) -> list[Attempt]:
         """The attempts to begin now; each is under way until `succeeded` or `failed`."""
-        room = self._policy.at_once - sum(target.dialing for target in self._targets.values())
+        room = self._policy.at_once - self._under_way()
         attempts: list[Attempt] = []
         for name in self._in_order(now):
             if len(attempts) >= room:
                 break
             target = self._targets[name]
             if self._idle(name, target):
-                target.dialing, target.last = True, now
-                attempts.append(Attempt(name, name if isinstance(name, bytes) else None, target.addresses()))
+                site = name if isinstance(name, bytes) else None
+                target.attempt, target.last = Attempt(name, site, target.addresses()), now
+                attempts.append(target.attempt)
         return attempts
 
     def next_due(self) -> float | None:
         """When `due` has something next, unless news comes first; None while there is nothing to wait for."""
-        if sum(target.dialing for target in self._targets.values()) >= self._policy.at_once:
+        if self._under_way() >= self._policy.at_once:
             return None
         return min((target.due for name, target in self._targets.items() if self._idle(name, target)), default=None)
+
+    def _under_way(self) -> int:
+        return sum((target.attempt is not None) + (target.overtaken is not None) for target in self._targets.values())
 
     def _in_order(self, now: float) -> list[bytes | Address]:
         """The targets that are due: the longest waiting first, or where links are scarce the nearest neighbours."""
@@ -231,7 +252,9 @@ class DialPlan:
 
     def _idle(self, name: bytes | Address, target: Target) -> bool:
         site = self._site_at(name)
-        if target.dialing or site in self._linked or not target.addresses() or self._doubled(target):
+        if target.dialing or not target.addresses() or self._doubled(target):
+            return False
+        if site in self._linked and site not in self._doubted:
             return False
         return site is None or not self._scarce() or self._has_place(site)
 

@@ -56,9 +56,28 @@ class Target:
     due: float = 0.0
     yields: bool = False  # what it waits for is that the smaller site dials first
     last: float = field(default=float("-inf"))  # when the last attempt began
-    dialing: bool = False
+    attempt: Attempt | None = None  # under way
+    overtaken: Attempt | None = None  # under way too, from before there was other news
     error: str = ""  # why the last attempt led to no link, or the last link ended
     elsewhere: dict[Address, bytes] = field(default_factory=dict)  # who answered there instead
+
+    @property
+    def dialing(self) -> bool:
+        return self.attempt is not None
+
+    def overtake(self) -> None:
+        """Another attempt need not wait for the one under way, which may take 10 s where nobody is; two at most."""
+        if self.overtaken is None:
+            self.overtaken, self.attempt = self.attempt, None
+
+    def over(self, attempt: Attempt) -> bool:
+        """An attempt ended; says whether it was the latest."""
+        if self.overtaken is attempt:
+            self.overtaken = None
+        elif self.attempt is attempt:
+            self.attempt = None
+            return True
+        return False
 
     def addresses(self) -> tuple[Address, ...]:
         """Every one of them is tried; those that worked come first, and never push all announced ones out."""

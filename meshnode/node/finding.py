@@ -6,13 +6,17 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from meshnode.errors import CloseCode
+from meshnode.limits import LINK_SILENT_S
 from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import mesh_tag
 from meshnode.net.addresses import Address, parse_address
 from meshnode.net.announcement import attestation_opener
+from meshnode.net.changes import LOOK_S, SETTLE_S, KernelNews, Look, changed
+from meshnode.net.endpoint import Endpoint
 from meshnode.net.interfaces import Selection
 from meshnode.net.mdns import Discovery
 from meshnode.net.responder import Service
@@ -21,6 +25,7 @@ from meshnode.node.config import Config, wifi_policy_of
 from meshnode.node.dialer import Dial, Dialer
 from meshnode.node.dialing import DialPlan
 from meshnode.node.dialtarget import Attempt
+from meshnode.node.doubting import Doubts, elsewhere
 from meshnode.node.interfaces import guard_of, selection_of
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import wall_ms
@@ -30,7 +35,7 @@ OnNotice = Callable[[str, bytes | None, str], None]
 
 
 class Finder:
-    """Discovery and dialer around one dialing plan. mDNS grants nothing: only members are ever dialed."""
+    """Discovery, dialer and doubts around one dialing plan. mDNS grants nothing: only members are ever dialed."""
 
     def __init__(
         self,
@@ -49,28 +54,37 @@ class Finder:
         self._on_notice = on_notice
         self._plan = DialPlan(settings.key.site, random.random, max_links=settings.config.max_links)
         self._dialer = Dialer(self._plan, dial, now=time.monotonic, on_worked=on_worked, on_failed=on_failed)
-        self._dialing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._endpoint: Endpoint
+        self._doubts: Doubts
         self._discovery: Discovery | None = None
         self._service: Service | None = None
         self._guard = guard_of(settings.config)
 
-    def start(self, port: int, members: Iterable[bytes], remembered: Mapping[bytes, Iterable[str]]) -> None:
-        """Dial what is known, and announce `port` unless discovery is off."""
+    def start(self, endpoint: Endpoint, members: Iterable[bytes], remembered: Mapping[bytes, Iterable[str]]) -> None:
+        """Dial what is known, look after links, and announce the endpoint's port unless discovery is off."""
+        self._endpoint = endpoint
+        self._doubts = Doubts(endpoint.link_to, on_silent=self._silent, on_answer=self._plan.trusted)
         self.members(members)
         now = time.monotonic()
         for site, addresses in remembered.items():
             self._plan.remembered(site, [parse_address(text) for text in addresses], now)
         self._plan.static([parse_address(text) for text in self._settings.config.peers], now)
-        self._dialing = asyncio.create_task(self._dialer.run(), name="dialer")
+        self._tasks = [
+            asyncio.create_task(self._dialer.run(), name="dialer"),
+            asyncio.create_task(self._watch(), name="network-watch"),
+        ]
         if self._settings.config.mdns_enabled:
-            self._discovery = self._announce(port)
+            self._discovery = self._announce(endpoint.port)
             self._discovery.start()
 
     async def stop(self) -> None:
         """Dial nobody any more and say goodbye on the network."""
-        if self._dialing is not None:
-            self._dialing.cancel()
-            await asyncio.gather(self._dialing, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await self._doubts.stop()
         if self._discovery is not None:
             await self._discovery.stop()
 
@@ -148,16 +162,57 @@ class Finder:
             on_notice=self._on_notice,
             on_network=self._network_changed,
             random=random.random,
-            scan=lambda: selection_of(self._settings.config),
+            scan=self._scan,
             guard=self._guard,
         )
 
     def _seen(self, sighting: Sighting) -> None:
-        if sighting.verified:
-            addresses = [Address(host, sighting.port) for host in sighting.addresses]
-            self._plan.seen(sighting.site, sighting.boot, addresses, time.monotonic())
-            self._dialer.wake()
+        if not sighting.verified:
+            return
+        addresses = [Address(host, sighting.port) for host in sighting.addresses]
+        self._plan.seen(sighting.site, sighting.boot, addresses, time.monotonic())
+        self._dialer.wake()
+        link = self._endpoint.link_to(sighting.site)
+        if link is not None and elsewhere(link.boot, link.remote_address, sighting.boot, addresses):
+            self._doubts.ask(sighting.site)
+
+    # --- this machine's own network
+
+    def _scan(self) -> Selection:
+        return selection_of(self._settings.config)
+
+    async def _watch(self) -> None:
+        """Look at the network and at the links. Discovery looks too, but more rarely, and only where it is on."""
+        stirred = asyncio.Event()
+        news = KernelNews(stirred.set)
+        try:
+            before = Look(time.monotonic(), time.time(), self._scan().used)
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        await stirred.wait()
+                    await asyncio.sleep(SETTLE_S)
+                stirred.clear()
+                after = Look(time.monotonic(), time.time(), self._scan().used)
+                if changed(before, after):
+                    self._network_changed()
+                    if self._discovery is not None:
+                        self._discovery.refresh()
+                before = after
+                for link in self._endpoint.links():
+                    if link.unanswered_s >= LINK_SILENT_S:  # whatever happened, it happened out of our sight
+                        self._doubts.ask(link.site)
+        finally:
+            news.close()
 
     def _network_changed(self) -> None:
+        """Whoever was dialed in vain may be there now, and links may lead nowhere any more (profile §7)."""
+        self._endpoint.rerouted()
+        for link in self._endpoint.links():
+            self._doubts.ask(link.site)
         self._plan.network_changed(time.monotonic())
+        self._dialer.wake()
+
+    def _silent(self, site: bytes) -> None:
+        self._plan.doubted(site, time.monotonic())
         self._dialer.wake()

@@ -6,12 +6,13 @@ import asyncio
 import errno
 import logging
 import secrets
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from meshnode.engine.policy import PolicyChange
-from meshnode.errors import CloseCode, MeshError, TransportError
+from meshnode.errors import CloseCode, TransportError
 from meshnode.limits import INTRODUCE_BYTES, LEAVING_LINKS
 from meshnode.model.delivery import Committed
 from meshnode.model.frames import FEATURES, Hello
@@ -28,6 +29,7 @@ from meshnode.net.endpoint import (
     EndpointIdentity,
     Link,
 )
+from meshnode.node.background import Background
 from meshnode.node.ceremony import UnknownInvites, invite_over
 from meshnode.node.config import Config
 from meshnode.node.dialtarget import Attempt
@@ -77,13 +79,13 @@ class Network:
         self._introduction: tuple[bytes, ...] = ()
         self._answer_until = 0  # pairing is answered until then
         self._generation = -1
-        self._stopped = False
         self.turned_away_by: set[bytes] = set()  # peers that closed because this device is retired
         self._rolled_back_by: set[bytes] = set()  # peers that said they know later events of ours
         self._asked: set[bytes] = set()  # peers of whom we wait for our own history
         self._waits_until = 0.0
         self._unknown = UnknownInvites(wall_ms)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
+        self._spawn = self._background.spawn
         self._finder = Finder(
             settings,
             self._boot,
@@ -104,7 +106,7 @@ class Network:
         self._met = set(kept.met)
         self._answer_until = kept.answer_until
         await self.membership_changed()
-        self._finder.start(self.port, self._members(), kept.addresses)
+        self._finder.start(self._endpoint, self._members(), kept.addresses)
 
     async def _listen(self) -> Endpoint:
         """On the chosen port; where another program has it, on any, which announcements and dials make up for."""
@@ -137,10 +139,7 @@ class Network:
         await self._finder.stop()
         drivers = [*self._drivers.values(), *self._leaving]  # one may have come meanwhile
         await self._endpoint.close(code, reason)
-        self._stopped = True
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.stop()
         for driver in drivers:
             await driver.stopped()
 
@@ -271,6 +270,7 @@ class Network:
         driver.publish(self.publishing)
         driver.linked(self._linked_to())  # known before the first word on this link
         self._drivers[link] = driver
+        link.on_moved = partial(self._came_from, driver)
         if link.live:
             driver.start()
 
@@ -297,13 +297,17 @@ class Network:
         self._met.add(driver.peer)
         self._unknown_to.discard(driver.peer)
         if not driver.link.opened_by_us:
-            address = parse_address(driver.link.remote_address)
-            self._finder.came_from(driver.peer, address)
-            self._dial_worked(driver.peer, address)
+            self._came_from(driver)
         self._heard[driver.peer] = Heard(newest=hello.max_hlc.get(driver.peer))
         self._tell_links()
         logger.info("linked to %s %s", short_text(driver.peer), driver.link.remote_address)
         self._moved(driver)
+
+    def _came_from(self, driver: PeerDriver) -> None:
+        """Its datagrams come from there, since it dialed or since it moved: there it can be dialed too."""
+        address = parse_address(driver.link.remote_address)
+        self._finder.came_from(driver.peer, address)
+        self._dial_worked(driver.peer, address)
 
     def _committed(self, driver: PeerDriver, result: Committed) -> None:
         if result.answered:
@@ -356,7 +360,7 @@ class Network:
     async def _left(self, driver: PeerDriver) -> None:
         await driver.stopped()
         self._leaving.discard(driver)
-        if driver.session.hello is not None and not self._stopped:
+        if driver.session.hello is not None and not self._background.stopped:
             await self.jobs.seen(driver.peer)
 
     def _rolled_back(self, driver: PeerDriver) -> None:
@@ -427,9 +431,11 @@ class Network:
 
     # --- dialing
 
-    async def _dial(self, address: Address, expect_site: bytes | None) -> bytes:
+    async def _dial(self, address: Address, expect_site: bytes | None, on_proven: Callable[[], None]) -> bytes:
         try:
-            link = await self._endpoint.dial(address.host, address.port, alpn=ALPN_SYNC, expect_site=expect_site)
+            link = await self._endpoint.dial(
+                address.host, address.port, alpn=ALPN_SYNC, expect_site=expect_site, on_proven=on_proven
+            )
         except TransportError as error:
             peer = error.site or expect_site
             if error.code is CloseCode.RETIRED and peer is not None and self._membership.retired(peer) is None:
@@ -476,21 +482,3 @@ class Network:
         if kind == "twin" and site == self.settings.key.site and self.publishing:
             self._stop_publishing(site)  # it answered a dial of this very node
         self._spawn(self.jobs.surface(kind, site, text))
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        if self._stopped:
-            work.close()  # the store may be closed by now
-            return
-        task = asyncio.get_running_loop().create_task(_logged(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: work.close())  # cancelled before it began, it would never have been awaited
-
-
-async def _logged(work: Coroutine[None, None, None]) -> None:
-    try:
-        await work
-    except MeshError as error:
-        logger.error("%s", error)
-    except Exception:
-        logger.exception("a background task of the network failed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from meshnode.errors import CloseCode, TransportError
 from meshnode.limits import ADDRESSES_PER_SITE
@@ -27,7 +27,7 @@ class Network:
         self.cancelled: list[Address] = []
         self.silence = asyncio.Event()  # set once somebody waits for an address that never answers
 
-    async def dial(self, address: Address, expect_site: bytes | None) -> bytes:
+    async def dial(self, address: Address, expect_site: bytes | None, on_proven: Callable[[], None]) -> bytes:
         self.dialed.append(address)
         answer = self.answers.get(address)
         if answer is None:
@@ -183,7 +183,7 @@ async def test_a_dial_that_was_cancelled_under_us_is_a_failure_like_any_other() 
     network = Network()
     gave_up = asyncio.Event()
 
-    async def dial(address: Address, expect_site: bytes | None) -> bytes:
+    async def dial(address: Address, expect_site: bytes | None, on_proven: Callable[[], None]) -> bytes:
         gave_up.set()
         raise asyncio.CancelledError
 
@@ -193,3 +193,27 @@ async def test_a_dial_that_was_cancelled_under_us_is_a_failure_like_any_other() 
         _, text = await rig.failed.get()
         assert gave_up.is_set()
         assert LIVE.text() in text
+
+
+async def test_where_the_site_itself_answered_no_other_address_is_dialed_meanwhile() -> None:
+    """It waits for an old link to be looked at; further links would have to be decided between."""
+    network = Network()
+    decided = asyncio.Event()
+
+    async def dial(address: Address, expect_site: bytes | None, on_proven: Callable[[], None]) -> bytes:
+        network.dialed.append(address)
+        on_proven()
+        await decided.wait()
+        if address == SLOW:
+            raise TransportError("the old link answers after all", CloseCode.DUPLICATE)
+        return PEER
+
+    network.dial = dial  # type: ignore[method-assign]
+    async with running(network) as rig:
+        rig.see(SLOW, LIVE)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        assert network.dialed == [SLOW]
+        decided.set()
+        assert await rig.worked.get() == (PEER, LIVE)

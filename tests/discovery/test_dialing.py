@@ -62,6 +62,61 @@ def test_a_site_that_is_linked_or_being_dialed_is_left_alone() -> None:
     assert plan.next_due() is None
 
 
+def test_a_link_that_does_not_answer_is_dialed_beside_and_left_alone_once_it_does() -> None:
+    plan = plan_of(LARGE)
+    plan.remembered(LARGE, [HERE], 0.0)
+    plan.doubted(LARGE, 0.0)  # without a link there is nothing to doubt
+    plan.linked(LARGE, 0.0)
+    assert plan.due(10.0) == []
+    plan.doubted(LARGE, 10.0)
+    plan.doubted(LARGE, 10.0)
+    (attempt,) = plan.due(10.0)
+    plan.failed(attempt, 10.5)
+    assert plan.due(10.5 + POLICY.base_s) != [], "as long as the doubt stands, with pauses as ever"
+    plan.trusted(LARGE)
+    assert plan.next_due() is None
+
+
+@pytest.mark.parametrize("became", ["linked", "unlinked"])
+def test_a_doubt_is_about_one_link(became: str) -> None:
+    plan = plan_of(LARGE)
+    plan.remembered(LARGE, [HERE], 0.0)
+    plan.linked(LARGE, 0.0)
+    plan.doubted(LARGE, 10.0)
+    if became == "linked":
+        plan.linked(LARGE, 11.0)
+    else:
+        plan.unlinked(LARGE, 11.0)
+        plan.linked(LARGE, 12.0)
+    assert plan.due(100.0) == []
+
+
+@pytest.mark.parametrize("news", ["doubt", "network", "address"])
+def test_news_does_not_wait_for_an_attempt_where_nobody_is(news: str) -> None:
+    plan = plan_of(LARGE, draw=0.0)
+    plan.remembered(LARGE, [HERE], 0.0)
+    (old,) = plan.due(0.0)
+    plan.linked(LARGE, 1.0) if news == "doubt" else None
+
+    def tell(now: float) -> None:
+        if news == "doubt":
+            plan.doubted(LARGE, now)
+        elif news == "network":
+            plan.network_changed(now)
+        else:
+            plan.seen(LARGE, b"boot", [THERE], now)
+
+    tell(2.0)
+    (new,) = plan.due(2.0)
+    assert new is not old
+    tell(3.0)
+    assert plan.due(5.0) == [], "two at most"
+    plan.failed(old, 6.0, CloseCode.NOT_A_MEMBER)
+    assert plan.due(1000.0) == [], "which says nothing about the other"
+    plan.failed(new, 7.0)
+    assert len(plan.due(7.0)) == 1
+
+
 def test_a_static_address_that_answered_as_a_member_is_not_dialed_a_second_time() -> None:
     plan = plan_of(LARGE)
     plan.static([HERE], 0.0)

@@ -158,6 +158,14 @@ def test_cards_tunnels_and_bridges_are_told_apart(sysfs: Sysfs) -> None:
     assert sysfs.look("br0") == Device(bridge=True, ports=(("eth0", CARD), ("tap0", TUNNEL)))
 
 
+@pytest.mark.parametrize(("state", "up"), [("up", True), ("unknown", True), ("lowerlayerdown", False), ("down", False)])
+def test_a_cable_that_is_pulled_shows_although_the_addresses_stay(sysfs: Sysfs, state: str, up: bool) -> None:
+    sysfs.add("eth0", operstate=state)
+    seen = local_interfaces(lambda name, index: sysfs.look("eth0"))
+    assert {one.up for one in seen} == {up}
+    assert (seen == local_interfaces(lambda name, index: UNKNOWN)) == up
+
+
 def test_a_card_is_found_behind_vlans_and_bonds_and_not_behind_a_vxlan(sysfs: Sysfs) -> None:
     sysfs.add("eth0", device="")
     sysfs.add("bond0", kind="bond", below=("eth0",))

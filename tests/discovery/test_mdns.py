@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
 from ipaddress import IPv4Interface, IPv6Interface
+from itertools import islice
+from random import Random
 from typing import cast
 
 import pytest
 from support.announcer import MESH_ID, service_of, site_key
-from zeroconf import NonUniqueNameException
+from support.spoofer import lies
+from zeroconf import DNSIncoming, NonUniqueNameException
 from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
 from meshnode.errors import UsageError
-from meshnode.limits import MULTICAST_INTERFACES, RESOLVES_AT_ONCE
+from meshnode.limits import MULTICAST_INTERFACES, REFUSED_ANNOUNCEMENTS, RESOLVES_AT_ONCE, SEEN_SITES
 from meshnode.net.adapters import local_interfaces
 from meshnode.net.announcement import attestation_opener
 from meshnode.net.interfaces import Interface, Rules, Selection, select
 from meshnode.net.mdns import ONLY_LOOPBACK, UNHEARD, Discovery
 from meshnode.net.multicast import Paths, multicast_paths
 from meshnode.net.pace import DiscoveryState, Pace
-from meshnode.net.responder import LABEL_BYTES, Resolved, Responder, Service, instance_label
+from meshnode.net.responder import LABEL_BYTES, SERVICE_TYPE, Resolved, Responder, Service, instance_label
 from meshnode.net.seen import Standing
 from meshnode.net.sightings import Sighting
 from meshnode.net.wifi import Network, Wifi, WifiPolicy
@@ -39,10 +43,12 @@ class Wire:
     def __init__(self) -> None:
         self.log: list[str] = []
         self.broken: list[Exception] = []  # raised by the next lives, one each
-        self.echo = True  # whether an announcement comes back
+        self.announced = False
+        self.echo = True  # whether an announcement comes back, and what is asked is answered
         self.known: dict[str, Resolved] = {}
         self.silent = asyncio.Event()  # set: questions are answered with nothing
         self.asking = 0
+        self.read = 0  # instances of which the addresses were looked at
         self.live: FakeResponder | None = None
 
     def make(self, paths: Paths, on_instance: Callable[[str, bool], None], ttl_s: int) -> Responder:
@@ -60,17 +66,28 @@ class FakeResponder:
 
     async def browse(self) -> None:
         self._wire.log.append("browse")
+        if self._wire.echo and self._wire.announced:
+            self.on_instance(OWN_INSTANCE, False)
 
     async def announce(self, service: Service, addresses: tuple[str, ...]) -> None:
         self._wire.log.append(f"announce {service.port} {','.join(addresses)}")
+        self._wire.announced = True
         if self._wire.echo:
             self.on_instance(OWN_INSTANCE, False)
 
     async def change(self, service: Service, addresses: tuple[str, ...]) -> None:
         self._wire.log.append(f"change {service.port} {','.join(addresses)}")
 
+    def glance(self, instance: str) -> Resolved | None:
+        known = self._wire.known.get(instance)
+        return None if known is None else replace(known, hosts=())
+
     def cached(self, instance: str) -> Resolved | None:
+        self._wire.read += 1
         return self._wire.known.get(instance)
+
+    def forget(self, instance: str) -> None:
+        self._wire.known.pop(instance, None)
 
     async def resolve(self, instance: str, timeout_s: float) -> Resolved | None:
         self._wire.asking += 1
@@ -170,7 +187,20 @@ async def test_not_hearing_oneself_is_told_and_withdrawn_when_it_changes() -> No
     async with running() as rig:
         rig.wire.echo = False
         await rig.until(lambda: rig.discovery.state == DiscoveryState(True, UNHEARD))
-        rig.hear(OWN_INSTANCE)
+        rig.wire.echo = True
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(True, ONLY_LOOPBACK))
+
+
+async def test_multicast_that_is_blocked_later_is_told_and_asked_for_until_it_is_heard_again() -> None:
+    async with running(replace(QUICK, requery_s=0.05)) as rig:
+        await rig.until(lambda: rig.wire.log.count("browse") > 1)
+        assert rig.discovery.state == DiscoveryState(True, ONLY_LOOPBACK)
+        rig.wire.echo = False
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(True, UNHEARD))
+        asked = len(rig.wire.log)
+        rig.discovery._pace = QUICK  # it would not ask again for minutes
+        await rig.until(lambda: len(rig.wire.log) > asked + 2)
+        rig.wire.echo = True
         await rig.until(lambda: rig.discovery.state == DiscoveryState(True, ONLY_LOOPBACK))
 
 
@@ -265,6 +295,55 @@ async def test_a_flood_of_names_is_bounded_and_one_notice() -> None:
         assert "another port" in text
         assert rig.notices.empty()
         assert rig.sightings.empty()
+        # Those that had no text were all looked up, of the others only what is shown.
+        assert (rig.wire.read, len(rig.wire.known)) == (1000 + REFUSED_ANNOUNCEMENTS, REFUSED_ANNOUNCEMENTS)
+
+
+async def test_strangers_beyond_what_is_shown_are_not_read_and_not_remembered() -> None:
+    async with running() as rig:
+        await rig.until(lambda: rig.discovery.state.working)
+        for number in range(SEEN_SITES + 100):
+            rig.wire.known[f"s{number}"] = resolved(1000 + number, f"s{number}")
+            rig.hear(f"s{number}")
+        assert rig.wire.read == len(rig.wire.known) == len(rig.discovery.sightings()) == SEEN_SITES
+        rig.wire.known["member"] = resolved(2, "member")
+        rig.hear("member")
+        await rig.until(lambda: any(one.verified for one in rig.discovery.sightings()))
+
+
+async def test_the_library_keeps_nothing_of_a_flood() -> None:
+    """Its cache would be told to the network with every question, and gone through by every new browser."""
+    made: list[Responder] = []
+    discovery = Discovery(
+        None,
+        open_attestation=attestation_opener(MESH_ID, {}.get),
+        on_sighting=lambda sighting: None,
+        on_gone=lambda site: None,
+        on_notice=lambda kind, site, text: None,
+        random=lambda: 1.0,
+        scan=lambda: Selection((LOOPBACK,)),
+        responder=lambda *how: made.append(Responder(*how)) or made[-1],  # type: ignore[func-returns-value]
+        pace=Pace(sweep_s=LIMIT_S * 2),
+    )
+    discovery.start()
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            while not discovery.state.working:  # noqa: ASYNC110 - it has no event of its own
+                await asyncio.sleep(0.001)
+            library = made[0]._zeroconf.zeroconf
+            await library.async_wait_for_start()
+        before = len(library.cache.names())
+        told = {"address": "127.0.0.1", "mesh_tag": "00" * 8, "site": "00" * 16, "label": "x", "attestation": "00"}
+        for data in islice(lies(told, Random(1)), 1000):
+            library.record_manager.async_updates_from_response(DNSIncoming(data))
+        kept = discovery.seen()
+        assert len(kept) > SEEN_SITES
+        # Of each that is in sight its own name and its host's; the flood's one member is told of twice.
+        assert len(library.cache.names()) - before <= 2 * (len(kept) + 2)
+        pointers = library.cache.entries_with_name(SERVICE_TYPE)
+        assert len(pointers) - len(kept) <= RESOLVES_AT_ONCE
+    finally:
+        await discovery.stop()
 
 
 async def test_without_an_announcement_it_only_browses() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -138,6 +138,33 @@ def test_copies_of_an_attestation_cannot_hide_the_true_addresses() -> None:
     assert {"10.0.0.1", "10.0.0.2"} <= set(sighting.addresses)
     assert len(sighting.addresses) == ADDRESSES_PER_SITE
     assert len(book.instances()) == ANNOUNCEMENTS_PER_SITE
+
+
+@pytest.mark.parametrize("unproven", [False, True])
+def test_copies_of_what_a_site_once_announced_do_not_keep_its_new_start_out(unproven: bool) -> None:
+    book, _ = book_of(1)
+    for number in range(ANNOUNCEMENTS_PER_SITE):
+        stranger = announce(2, instance=f"copy {number}").attestation
+        book.saw(announce(1, instance=f"copy {number}", **({"attestation": stranger} if unproven else {})))
+    assert book.saw(announce(1, instance="one more", **({"attestation": stranger} if unproven else {}))) == []
+    sighting = only(book.saw(announce(1, instance="true", issued=2, addresses=("10.0.0.2",))))
+    assert isinstance(sighting, Sighting)
+    assert (sighting.verified, sighting.addresses) == (True, ("10.0.0.2",))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.integers(1, 3), st.sampled_from(["", "forged"]))))
+def test_what_would_be_kept_is_known_without_its_addresses(steps: list[tuple[int, int, int, str]]) -> None:
+    book, keyring = book_of(1, 2)
+    keyring.known.add(OWN)
+    for number, instance, issued, forged in steps:
+        change = {"attestation": forged.encode()} if forged else {}
+        announcement = announce(number, instance=f"i{instance}", issued=issued, **change)
+        if number == 4:
+            announcement = replace(announcement, site=OWN)
+        expected, was_there = book.would_keep(announcement), book.keeps(announcement.instance)
+        book.saw(announcement)
+        if not was_there:
+            assert book.keeps(announcement.instance) == expected
 
 
 def test_a_proven_instance_beats_unproven_ones_of_its_site() -> None:

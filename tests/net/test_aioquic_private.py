@@ -8,8 +8,10 @@ from pathlib import Path
 
 import aioquic
 from aioquic import tls
-from aioquic.quic.connection import Limit, QuicConnection, QuicConnectionState
-from aioquic.quic.recovery import QuicPacketSpace
+from aioquic.quic.connection import Limit, QuicConnection, QuicConnectionState, QuicNetworkPath
+from aioquic.quic.packet import QuicPacketType
+from aioquic.quic.packet_builder import QuicSentPacket
+from aioquic.quic.recovery import QuicPacketRecovery, QuicPacketSpace
 from aioquic.quic.stream import QuicStream
 from support.quic import ALICE, bare_configuration, identity
 
@@ -22,9 +24,8 @@ _PRIVATE = re.compile(r"\b(?:tls|quic|connection|stream|sender|receiver|_quic)\.
 def connection(*, is_client: bool) -> MutualConnection:
     """A connection that was told to begin, without a network."""
     made = MutualConnection(
-        configuration=configuration(
-            identity(ALICE), is_client=is_client, alpns=["ssp/1"], idle_s=30, window=1000, datagram_bytes=1200
-        ),
+        configuration=configuration(identity(ALICE), is_client=is_client, alpns=["ssp/1"], idle_s=30, window=1000),
+        datagram_sizes=(1452,),
         original_destination_connection_id=None if is_client else b"original",
     )
     made._version = 1
@@ -51,6 +52,8 @@ def test_the_names_that_are_read_exist() -> None:
         assert hasattr(made.tls, name), name
     for name in ("_state", "_handshake_confirmed", "_close_event", "_spaces", "_streams", "_is_client"):
         assert hasattr(made, name), name
+    for name in ("_network_paths", "_packet_number", "_peer_cid", "_spin_bit", "_cryptos", "_max_datagram_size"):
+        assert hasattr(made, name), name
     assert hasattr(QuicStream().sender, "_buffer")
     assert hasattr(QuicPacketSpace(), "sent_packets")
     assert {"FIRSTFLIGHT", "DRAINING"} <= set(QuicConnectionState.__members__)
@@ -60,6 +63,34 @@ def test_the_names_that_are_read_exist() -> None:
     assert made.ending is None
     assert made.kept_packets == made.kept_handshake_bytes == made.unacknowledged(0) == 0
     assert not made.has_stream(0)
+
+
+def test_the_size_of_datagrams_is_kept_where_it_is_changed() -> None:
+    """By the connection, its pacer and its congestion control, and nowhere else."""
+    made = connection(is_client=True)
+    made._resize(1452)
+    assert made.datagram_bytes == made._max_datagram_size == 1452
+    source = inspect.getsource(QuicConnection.datagrams_to_send)
+    assert "max_datagram_size=self._max_datagram_size" in source
+    assert made._loss._cc is made._control
+    for holder in (made._loss._pacer, made._loss._cc):
+        assert vars(holder)["_max_datagram_size"] == 1452
+    assert not [name for name in vars(made._loss) if "datagram" in name]
+    assert QuicNetworkPath(("192.0.2.1", 1)).is_validated is False
+
+
+def test_what_is_not_in_flight_is_neither_congestion_nor_silence() -> None:
+    """How the loss of a probe stays without consequence."""
+    assert "if packet.in_flight:\n                lost_packets_cc.append" in inspect.getsource(
+        QuicPacketRecovery._on_packets_lost
+    )
+    assert "if packet.is_ack_eliciting:" in inspect.getsource(QuicPacketRecovery.reschedule_data)
+    made = connection(is_client=True)
+    space = made._spaces[tls.Epoch.ONE_RTT]
+    packet = QuicSentPacket(tls.Epoch.ONE_RTT, False, False, False, 1, QuicPacketType.ONE_RTT, 1.0, 1452)
+    made._loss.on_packet_sent(packet=packet, space=space)
+    assert made.kept_packets == 1
+    assert made._loss.bytes_in_flight == space.ack_eliciting_in_flight == 0
 
 
 def test_an_end_is_known_at_once() -> None:

@@ -23,22 +23,29 @@ def test_the_defaults_are_the_profiles() -> None:
     assert (config.live_links, config.handshakes) == (64, 64)
     assert (config.handshake_s, config.keep_alive_s, config.silence_s, config.duplicate_ping_s) == (10, 15, 45, 2)
     assert config.idle_s + config.keep_alive_s == config.silence_s
-    assert config.max_datagram_size == 1200
+    assert (limits.DATAGRAM_BYTES, min(config.datagram_sizes)) == (1200, 1232)
 
 
-async def begin(stack: AsyncExitStack, here: Station) -> Bare:
-    """A client that sends its first flight and never answers again."""
+async def begin(stack: AsyncExitStack, here: Station, *, proven: bool = False) -> Bare:
+    """A client that sends its first flight and never answers again, but a Retry where its address is to be proven."""
     peer = await stack.enter_async_context(bare_client(here.endpoint.port, "stranger", transmit=False))
-    peer.datagram_received = lambda data, addr: None
+    received = peer.datagram_received
+
+    def only_retry(data: bytes, addr: tuple[str, int]) -> None:
+        if proven and data[0] & 0xF0 == 0xF0:
+            received(data, addr)
+            peer._timer.cancel()
+
+    peer.datagram_received = only_retry
     peer.transmit()
     peer._timer.cancel()
     return peer
 
 
-async def half_handshakes(stack: AsyncExitStack, here: Station, number: int) -> None:
+async def half_handshakes(stack: AsyncExitStack, here: Station, number: int, *, proven: bool = False) -> None:
     """As many that the listener waits for."""
     for _ in range(number):
-        await begin(stack, here)
+        await begin(stack, here, proven=proven)
     async with asyncio.timeout(PATIENCE_S):
         while here.endpoint.reception.handshaking < number:  # noqa: ASYNC110 - nothing reports a half handshake
             await asyncio.sleep(0)
@@ -98,6 +105,51 @@ async def test_a_flood_of_handshakes_keeps_no_member_out() -> None:
             await here.until(lambda: here.links[0].control == b"through")
         assert here.endpoint.reception.handshaking <= 4
         assert here.kinds().count("handshakes") == 1
+
+
+async def test_a_crowd_from_one_address_is_bounded_and_keeps_out_no_other() -> None:
+    """`127.0.0.2` is another host as far as QUIC can tell."""
+    async with station(retry_from=0, handshakes_per_address=3) as here, AsyncExitStack() as stack:
+        await half_handshakes(stack, here, 3, proven=True)
+        late = await begin(stack, here, proven=True)
+        async with bare_client(here.endpoint.port, "alice", local="127.0.0.2") as peer:
+            await peer.completed()
+            await here.first()
+        assert here.endpoint.reception.handshaking == 3
+        assert late.quic._retry_count == 0, "it is not even asked again"
+
+
+async def test_an_address_is_not_crowded_by_what_others_send_in_its_name() -> None:
+    async with (
+        station(retry_from=3, handshakes_per_address=3, handshake_s=2 * PATIENCE_S) as here,
+        AsyncExitStack() as stack,
+    ):
+        await half_handshakes(stack, here, 3)
+        async with bare_client(here.endpoint.port, "alice") as peer:
+            await peer.completed()
+            await here.first()
+
+
+async def test_of_too_many_the_oldest_of_the_largest_crowd_gives_way() -> None:
+    async with station(retry_from=0, handshakes=4) as here, AsyncExitStack() as stack:
+        alone = await stack.enter_async_context(
+            bare_client(here.endpoint.port, "stranger", local="127.0.0.2", transmit=False)
+        )
+        received = alone.datagram_received
+        alone.datagram_received = lambda data, addr: received(data, addr) if alone.quic._retry_count == 0 else None
+        alone.transmit()
+        async with asyncio.timeout(PATIENCE_S):
+            while here.endpoint.reception.handshaking < 1:  # noqa: ASYNC110 - nothing reports a half handshake
+                await asyncio.sleep(0)
+        (first,) = here.endpoint.reception._strangers
+        await half_handshakes(stack, here, 4, proven=True)
+        oldest = list(here.endpoint.reception._strangers)[1]
+        await begin(stack, here, proven=True)
+        async with asyncio.timeout(PATIENCE_S):
+            while oldest in here.endpoint.reception._strangers:  # noqa: ASYNC110 - likewise
+                await asyncio.sleep(0)
+        assert first in here.endpoint.reception._strangers
+        assert here.endpoint.reception.handshaking == 4
 
 
 async def test_strangers_that_stay_give_way_too() -> None:

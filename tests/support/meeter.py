@@ -13,6 +13,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -49,8 +50,9 @@ class Meeter:
     def now(self) -> float:
         return time.monotonic()
 
-    async def dial(self, address: Address, expect_site: bytes | None) -> bytes:
-        return (await self.endpoint.dial(address.host, address.port, expect_site=expect_site)).site
+    async def dial(self, address: Address, expect_site: bytes | None, on_proven: Callable[[], None]) -> bytes:
+        host, port = address.host, address.port
+        return (await self.endpoint.dial(host, port, expect_site=expect_site, on_proven=on_proven)).site
 
     def worked(self, site: bytes, address: Address) -> None:
         say("worked", site=site.hex(), address=address.text())

@@ -105,16 +105,25 @@ async def pair_of_homes(folder: Path, ports: Sequence[int]) -> tuple[Path, Path]
 class Process:
     """One `meshnode up` in a process of its own; `client` reaches it while it runs.
 
-    It is forked, unless a command is to start it (`before`) or a new interpreter (`afresh`), as where memory counts.
+    It is forked, unless a command is to start it (`before`), another program than meshnode's own is the node, or a new
+    interpreter is asked for (`afresh`), as where memory counts.
     """
 
-    def __init__(self, home: Path, *arguments: str, before: Sequence[str] = (), afresh: bool = False) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *arguments: str,
+        before: Sequence[str] = (),
+        program: Sequence[str] = ("-m", "meshnode"),
+        afresh: bool = False,
+    ) -> None:
         self.home = home
         self.client: ControlClient
         self.said: list[str] = []
         self.pid = 0  # of the node itself, whatever program started it
         self._arguments = ["--home", str(home), "up", *arguments]
-        self._before, self._afresh = before, afresh or bool(before)
+        self._before, self._program = before, program
+        self._afresh = afresh or bool(before) or tuple(program) != ("-m", "meshnode")
         self._process: Running | asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -149,7 +158,7 @@ class Process:
         if not self._afresh:
             return await fork(self._arguments, environment, stdin=DEVNULL, stdout=DEVNULL)
         return await asyncio.create_subprocess_exec(
-            *(*self._before, sys.executable, "-m", "meshnode", *self._arguments),
+            *(*self._before, sys.executable, *self._program, *self._arguments),
             stdin=DEVNULL,
             stdout=DEVNULL,
             stderr=PIPE,

@@ -236,6 +236,7 @@ async def bare_client(
     configuration: QuicConfiguration | None = None,
     tickets: list[SessionTicket] | None = None,
     transmit: bool = True,
+    local: str = "127.0.0.1",
     **changes: Any,
 ) -> AsyncIterator[Bare]:
     """Dial `port` on loopback with a fixture's certificate; session tickets go into `tickets`."""
@@ -244,7 +245,7 @@ async def bare_client(
         session_ticket_handler=None if tickets is None else tickets.append,
     )
     loop = asyncio.get_running_loop()
-    transport, peer = await loop.create_datagram_endpoint(lambda: Bare(quic), local_addr=("127.0.0.1", 0))
+    transport, peer = await loop.create_datagram_endpoint(lambda: Bare(quic), local_addr=(local, 0))
     try:
         peer.connect(("127.0.0.1", port), transmit=transmit)
         yield peer
