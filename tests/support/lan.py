@@ -218,7 +218,7 @@ class Lan:
 
     def narrow(self, index: int, size: int) -> None:
         """What the cable carries to and from the host; larger packets are lost without a word."""
-        _ip("-n", self._hub, "link", "set", self._port(index), "mtu", str(size))
+        _ip("-n", self._hub, "link", "set", self.cable(index).port, "mtu", str(size))
 
     def configure(self, index: int, *arguments: str) -> str:
         """Any other `ip` command inside host `index`, for example `route add 224.0.0.0/4 dev lo`."""
