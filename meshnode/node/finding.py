@@ -17,7 +17,7 @@ from meshnode.net.addresses import Address, parse_address
 from meshnode.net.announcement import attestation_opener
 from meshnode.net.changes import LOOK_S, SETTLE_S, KernelNews, Look, changed
 from meshnode.net.endpoint import Endpoint
-from meshnode.net.interfaces import Selection
+from meshnode.net.interfaces import Interface, Selection
 from meshnode.net.mdns import Discovery
 from meshnode.net.responder import Service
 from meshnode.net.sightings import Sighting
@@ -181,19 +181,26 @@ class Finder:
     def _scan(self) -> Selection:
         return selection_of(self._settings.config)
 
+    def _used(self, before: tuple[Interface, ...]) -> tuple[Interface, ...]:
+        """A look that fails, for want of a file descriptor say, is no news; the next one tells."""
+        try:
+            return self._scan().used
+        except OSError:
+            return before
+
     async def _watch(self) -> None:
         """Look at the network and at the links. Discovery looks too, but more rarely, and only where it is on."""
         stirred = asyncio.Event()
         news = KernelNews(stirred.set)
         try:
-            before = Look(time.monotonic(), time.time(), self._scan().used)
+            before = Look(time.monotonic(), time.time(), self._used(()))
             while True:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_S):
                         await stirred.wait()
                     await asyncio.sleep(SETTLE_S)
                 stirred.clear()
-                after = Look(time.monotonic(), time.time(), self._scan().used)
+                after = Look(time.monotonic(), time.time(), self._used(before.interfaces))
                 if changed(before, after):
                     self._network_changed()
                     if self._discovery is not None:

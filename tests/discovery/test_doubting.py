@@ -13,8 +13,9 @@ from support.quic import PATIENCE_S
 from support.virtual_time import run_virtually
 
 from meshnode.limits import LINK_ANSWER_S, LINK_DOUBT_S
-from meshnode.net.addresses import Address, Interface
+from meshnode.net.addresses import Address
 from meshnode.net.changes import LOOK_S, SLEPT_S, KernelNews, Look, changed
+from meshnode.net.interfaces import Interface
 from meshnode.net.link import Link
 from meshnode.node.doubting import Doubts, elsewhere
 

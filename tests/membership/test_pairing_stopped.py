@@ -28,6 +28,7 @@ from meshnode.model.pairing import Ends, Proof, joiner_mac, joiner_signature, tr
 from meshnode.model.site import SiteKey
 from meshnode.node import databases, joining
 from meshnode.node.ceremony import UnknownInvites, invite_over, join_over
+from meshnode.node.config import Config
 from meshnode.node.home import Home
 from meshnode.node.pairing import Joined, admitting_untrusted
 from meshnode.node.storage import Storage, wall_ms
@@ -271,7 +272,9 @@ class Answers:
         self._watching = watching
         self.key: SiteKey | None = None
 
-    async def __call__(self, invite: Invite, key: SiteKey, name: str, *_: object) -> tuple[Joined, str]:
+    async def __call__(
+        self, invite: Invite, key: SiteKey, _config: Config, name: str, *_: object
+    ) -> tuple[Joined, str]:
         device, told = self._device, proof(invite, key)
         answer = device.run(lambda tx: invites.settle(device.context, tx, invite.invite_id, told, name))
         assert not isinstance(answer, CloseCode), "the joiner came back with another key"

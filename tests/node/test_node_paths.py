@@ -14,7 +14,8 @@ from support.lan import Lan, lan_available
 from support.nodes import TABLE, free_port, linked, loopback, note, pair_of_homes, until
 
 from meshnode import Config, Node
-from meshnode.net.addresses import Interface, local_interfaces
+from meshnode.net.adapters import selection
+from meshnode.net.interfaces import Selection
 from meshnode.net.link import Link
 from meshnode.node.finding import Finder
 
@@ -44,9 +45,9 @@ async def pair(
     ]
     hosts = {home.name: host for host, home in enumerate(homes)}
 
-    def scan(finder: Finder) -> tuple[Interface, ...]:
+    def scan(finder: Finder) -> Selection:
         with lan.inside(hosts[finder._settings.name]):
-            return local_interfaces()
+            return selection()
 
     monkeypatch.setattr(Finder, "_scan", scan)
     async with AsyncExitStack() as stack:
