@@ -9,7 +9,7 @@ from __future__ import annotations
 from meshnode.errors import StoreError
 from meshnode.store.database import Tx
 
-FORMAT = 3
+FORMAT = 4
 
 _FORMAT_1 = """
 CREATE TABLE meshnode_meta (          -- one value per name: mesh, founder, site, HLC, counters
@@ -313,7 +313,20 @@ ALTER TABLE meshnode_invites ADD COLUMN candidate_name TEXT NOT NULL DEFAULT '';
 ALTER TABLE meshnode_invites ADD COLUMN candidate_ms INTEGER NOT NULL DEFAULT 0;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3)
+_FORMAT_4 = """
+CREATE TABLE meshnode_taken (         -- by which time of its clock a peer had which of our events (model/taken.py)
+    peer_no INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    physical,                         -- null where the peer did not say
+    logical,
+    PRIMARY KEY (peer_no, path, first, last, kind)
+) WITHOUT ROWID;
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4)
 
 
 def migrate(tx: Tx) -> None:
