@@ -16,6 +16,7 @@ from meshnode.engine.context import Context
 from meshnode.engine.known import Known
 from meshnode.engine.live import Ahead
 from meshnode.engine.offer import Filter, TableFilter
+from meshnode.engine.settling import settle_possible
 from meshnode.engine.staging import Staging
 from meshnode.errors import CorruptStateError
 from meshnode.limits import BATCH_EVENTS, REQUESTS_PER_PEER
@@ -270,7 +271,9 @@ def _settle(
             _note_taken(context.known(stream.key), row, ack)
     if not matched:
         return outbound
-    note_acks(context, tx, stream, outbound, matched, idle=matched[-1][0] is staged[-1])
+    told = note_acks(context, tx, stream, outbound, matched, idle=matched[-1][0] is staged[-1])
+    if told:
+        settle_possible(context, tx, stream, told)
     last = matched[-1][0]
     delivery.remove_staged(tx, stream, last.no)
     return replace(
