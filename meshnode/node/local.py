@@ -22,6 +22,7 @@ from meshnode.model.event import Event
 from meshnode.node import keeping, members, reading, syncing
 from meshnode.node.api import LEAVE_S
 from meshnode.node.config import Config, policy_of
+from meshnode.node.contesting import Contesting
 from meshnode.node.databases import database_of
 from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
@@ -54,7 +55,7 @@ from meshnode.node.views import (
 T = TypeVar("T")
 
 
-class LocalNode(LettingIn, Telling):
+class LocalNode(LettingIn, Telling, Contesting):
     """Implements `node.api.Operations` over the store alone."""
 
     # --- asking
