@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshnode.errors import MeshError
     from meshnode.node.config import Config
+    from meshnode.node.conflict_views import ConflictReceipt, ConflictView
     from meshnode.node.databases import open_database
     from meshnode.node.discoverviews import DiscoverView
     from meshnode.node.home import Home
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ChangeView",
     "Config",
+    "ConflictReceipt",
+    "ConflictView",
     "DiscoverView",
     "Home",
     "LeaveView",
@@ -55,6 +58,8 @@ __all__ = [
 _ELSEWHERE = {
     "MeshError": "errors",
     "Config": "node.config",
+    "ConflictReceipt": "node.conflict_views",
+    "ConflictView": "node.conflict_views",
     "Home": "node.home",
     "DiscoverView": "node.discoverviews",
     "join": "node.joining",

@@ -71,6 +71,11 @@ ERASURE_WAIT_MS = 100  # milliseconds the writer waits for readers at each later
 ERASURE_AGAIN_S = 60.0  # seconds until the file is written anew once more, after that failed
 SCHEMA_DRIFT_MS = 24 * 3_600_000  # milliseconds of ignoring one column from which it is surfaced (SSP/1 §13.6)
 CHANGES_KEPT = 100_000  # rows of the durable change sequence; a subscriber further behind starts from the rows
+CONFLICTS = 10_000  # conflicts kept, whatever became of them
+CONFLICTS_PER_SITE = 1_000  # of those with one other site; against a member that makes them without end
+AGREED_PER_BATCH = 64  # equal concurrent writes remembered of one batch; against the cost of importing one file twice
+CONFLICT_VALUE_BYTES = 4 * KIB  # a value that the ledger keeps itself; a larger one stays in the log alone
+TAKEN_RANGES = 256  # ranges of our log of which it is remembered by when one peer had them
 REQUESTS_PER_PEER = 64  # unanswered requests kept for one peer
 TOLD_GROUPS_PER_PEER = 16_384  # groups of which one peer's watermarks are remembered; against one that invents groups
 

@@ -42,6 +42,7 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("compact", "compact", "drop events that no row can need any more"),
     ("forget", "forget", "erase one row on this device, and keep nothing of it"),
     ("import", "import_rows", "write rows from a CSV, TSV or JSONL file"),
+    ("conflicts", "conflicts", "show concurrent writes of one cell, and decide them"),
     ("watch", "watch", "show changes as they happen"),
     ("peers", "peers", "show the other members"),
     ("members", "members", "show who belongs to the mesh, in which role, and by whom"),

@@ -46,6 +46,10 @@ def _print(status: Status) -> None:
     for table, events in status.waiting.items():
         until = "is mended" if table in status.unusable else f"is added: `meshnode table add {cell(table)} …`"
         print(f"events that wait until table {cell(table)} {until}: {events}")
+    conflicts = status.conflicts.certain + status.conflicts.possible
+    if conflicts:
+        possible = f", {status.conflicts.possible} of them only possible" if status.conflicts.possible else ""
+        print(f"{counted_text(conflicts, 'conflict')} that nobody decided{possible}: `meshnode conflicts`")
     if status.running:
         print(_discovery(status) if status.online else "cut off: it has no links on purpose")
     if status.moved:

@@ -18,6 +18,7 @@ from meshnode.control import requests as asked
 from meshnode.control.failures import failure_of, http_status_of
 from meshnode.errors import MeshError, NotFoundError, TransportError, UsageError
 from meshnode.node.api import LEAVE_S, ROWS_PER_IMPORT, ROWS_PER_PAGE, Operations
+from meshnode.node.conflict_views import ConflictView
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json, to_json_builtins
 from meshnode.node.views import ChangeView
 
@@ -35,7 +36,7 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
     posts = _of_the_node(operations, api) | _of_tables(operations, api)
     posts |= _of_members(operations, api) | _of_pairing(operations, api)
     readable = {"ping", "status", "peers", "members", "discover", "tables", "policy"}
-    readable |= {"sync-state", "frontier", "changes", "digest"}
+    readable |= {"sync-state", "frontier", "changes", "digest", "conflicts", "conflict-changes"}
     routes = [
         Route(
             f"{asked.API}/{name}",
@@ -57,6 +58,14 @@ def _of_the_node(operations: Operations, api: _Api) -> dict[str, Handler]:
         "set-policy": _answer(asked.SetPolicy, lambda a: operations.set_policy(a.setting, a.value)),
         "sync-state": _answer(asked.SomePeer, lambda a: operations.sync_state(a.peer)),
         "frontier": _answer(asked.SomePeer, lambda a: operations.frontier(a.peer)),
+        "conflicts": _answer(
+            asked.Conflicts, lambda a: operations.conflicts(a.table, everything=a.everything, limit=a.limit)
+        ),
+        "resolve-conflict": _answer(
+            asked.ResolveConflict, lambda a: operations.resolve_conflict(a.id, prefer=a.prefer)
+        ),
+        "acknowledge-conflict": _answer(asked.OneConflict, lambda a: operations.acknowledge_conflict(a.id)),
+        "conflict-changes": api.conflict_changes,
         "request-sync": _answer(asked.RequestSync, lambda a: operations.request_sync(a.peer, table=a.table)),
         "resume": _answer(asked.NoArguments, lambda _: operations.resume()),
         "wait": _answer(asked.Wait, api.wait),
@@ -171,6 +180,12 @@ class _Api:
         lines = _lines(changes, self._stopping)
         return StreamingResponse(lines, media_type="application/jsonl")
 
+    async def conflict_changes(self, request: Request) -> Response:
+        """A line of JSON per conflict that is recorded or changes."""
+        arguments = await _arguments(request, asked.ConflictChanges)
+        lines = _lines(self._operations.conflict_changes(since=arguments.since), self._stopping)
+        return StreamingResponse(lines, media_type="application/jsonl")
+
     async def leave(self, arguments: asked.Leave) -> Any:
         timeout_s = min(arguments.timeout_s, LEAVE_S)
         return await self._unless_stopped(self._operations.leave(timeout_s=timeout_s))
@@ -233,10 +248,10 @@ def _query_value(text: str) -> Any:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
 
 
-async def _lines(changes: AsyncIterator[ChangeView], stopping: asyncio.Event) -> AsyncIterator[str]:
+async def _lines(changes: AsyncIterator[ChangeView | ConflictView], stopping: asyncio.Event) -> AsyncIterator[str]:
     """Changes as lines; an error is the last line. An empty first line tells the client that it is subscribed."""
     stop = asyncio.ensure_future(stopping.wait())
-    following: asyncio.Future[ChangeView] | None = None
+    following: asyncio.Future[ChangeView | ConflictView] | None = None
     try:
         yield "\n"
         while True:

@@ -12,7 +12,8 @@ from meshnode.control.failures import error_of
 from meshnode.control.http import LOST, Exchange
 from meshnode.errors import BusyError, TransportError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
-from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.api import CONFLICTS_PER_PAGE, LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.conflict_views import ConflictReceipt, ConflictView
 from meshnode.node.discoverviews import DiscoverView
 from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
@@ -149,17 +150,8 @@ class ControlClient:
     async def forget(self, table: str, key: Values, *, undo: bool = False) -> ForgetReport:
         return await self._call("forget", asked.Forget(table=table, key=key, undo=undo), ForgetReport)
 
-    async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
-        exchange = await self._open()
-        try:
-            await self._head(exchange, "changes", asked.Changes(since=since, table=table))
-            async for line in _lines(exchange.chunks()):
-                raw = parse_json(line)
-                if "error" in raw:
-                    raise error_of(from_json_builtins(raw, asked.Failure))
-                yield from_json_builtins(raw, ChangeView)
-        finally:
-            await exchange.close()
+    def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
+        return self._follow("changes", asked.Changes(since=since, table=table), ChangeView)
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
         return await self._call("invite", asked.Invite(ttl_ms=ttl_ms, confirm=confirm), InviteView)
@@ -200,6 +192,22 @@ class ControlClient:
 
     async def frontier(self, peer: str | None = None) -> list[FrontierView]:
         return await self._call("frontier", asked.SomePeer(peer=peer), list[FrontierView])
+
+    async def conflicts(
+        self, table: str | None = None, *, everything: bool = False, limit: int = CONFLICTS_PER_PAGE
+    ) -> list[ConflictView]:
+        arguments = asked.Conflicts(table=table, everything=everything, limit=limit)
+        return await self._call("conflicts", arguments, list[ConflictView])
+
+    async def resolve_conflict(self, conflict_id: str, *, prefer: str) -> ConflictReceipt:
+        arguments = asked.ResolveConflict(id=conflict_id, prefer=prefer)
+        return await self._call("resolve-conflict", arguments, ConflictReceipt)
+
+    async def acknowledge_conflict(self, conflict_id: str) -> ConflictReceipt:
+        return await self._call("acknowledge-conflict", asked.OneConflict(id=conflict_id), ConflictReceipt)
+
+    def conflict_changes(self, *, since: int | None = None) -> AsyncIterator[ConflictView]:
+        return self._follow("conflict-changes", asked.ConflictChanges(since=since), ConflictView)
 
     async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
         return await self._call("request-sync", asked.RequestSync(peer=peer, table=table), SyncRequest)
@@ -262,6 +270,18 @@ class ControlClient:
     async def set_online(self, online: bool) -> None:
         kind: Any = None
         await self._call("set-online", asked.SetOnline(online=online), kind)
+
+    async def _follow(self, operation: str, arguments: asked.Arguments, kind: type[T]) -> AsyncIterator[T]:
+        exchange = await self._open()
+        try:
+            await self._head(exchange, operation, arguments)
+            async for line in _lines(exchange.chunks()):
+                raw = parse_json(line)
+                if "error" in raw:
+                    raise error_of(from_json_builtins(raw, asked.Failure))
+                yield from_json_builtins(raw, kind)
+        finally:
+            await exchange.close()
 
     async def _call(self, operation: str, arguments: asked.Arguments, kind: type[T]) -> T:
         return await self._finish(await self._open(), operation, arguments, kind)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from meshnode.node.api import ROWS_PER_PAGE
+from meshnode.node.api import CONFLICTS_PER_PAGE, ROWS_PER_PAGE
 from meshnode.node.views import RowChange, Values
 
 API = "/v1"
@@ -171,6 +171,33 @@ class SomePeer(Arguments, frozen=True, kw_only=True):
     """`sync_state` and `frontier`: one peer, or every one."""
 
     peer: str | None = None
+
+
+class Conflicts(Arguments, frozen=True, kw_only=True):
+    """`conflicts`."""
+
+    table: str | None = None
+    everything: bool = False
+    limit: int = CONFLICTS_PER_PAGE
+
+
+class ResolveConflict(Arguments, frozen=True, kw_only=True):
+    """`resolve_conflict`."""
+
+    id: str
+    prefer: str
+
+
+class OneConflict(Arguments, frozen=True, kw_only=True):
+    """`acknowledge_conflict`."""
+
+    id: str
+
+
+class ConflictChanges(Arguments, frozen=True, kw_only=True):
+    """`conflict_changes`."""
+
+    since: int | None = None
 
 
 class RequestSync(Arguments, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from meshnode.codec import cbor
+from meshnode.engine.check_conflicts import check_conflicts
 from meshnode.engine.check_file import check_file
 from meshnode.engine.check_log import KeyOf, check_held, check_log
 from meshnode.engine.check_values import Shadow
@@ -37,6 +38,7 @@ def check_store(tx: Tx, sqlite: ModuleType, key_of: KeyOf) -> Findings:
     check_file(tx, sqlite, findings)
     check_log(tx, findings, key_of)
     check_held(tx, findings)
+    check_conflicts(tx, findings)
     if takebacks.pending(tx):
         findings.differ("", "membership", "what is no longer acceptable is not all taken back yet: run the node")
         return findings

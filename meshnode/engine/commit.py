@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from meshnode.engine.batch import Signer, Target
+from meshnode.engine.contest import Contest
 from meshnode.engine.context import Context
 from meshnode.engine.judge import Judge
 from meshnode.engine.materialize import Materializer
@@ -61,7 +62,7 @@ class Batch:
         self._peer = peer
         self._progress = Progress(context, tx, whole or Whole())
         self._judge = Judge(context, tx, scope, author, self._progress, local=peer is None)
-        self.rows = Materializer(context, tx)
+        self.rows = Materializer(context, tx, contest=Contest(context, tx, local=peer is None))
         self._log: list[log.LogRow] = []
         self._held: Counter[tuple[int, int]] = Counter()
         self._held_bytes: Counter[tuple[int, int]] = Counter()
@@ -163,6 +164,8 @@ class Batch:
             held.add_held(self._tx, {group: (n, self._held_bytes[group]) for group, n in self._held.items()})
         if self._receipts:
             held.keep_receipts(self._tx, self._receipts)
+        if self._peer is not None:
+            self._judge.note_own_returned()
         self.rows.write(self._judge.now_ms)
         self._progress.write()
         self._judge.finish()

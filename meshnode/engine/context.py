@@ -17,7 +17,7 @@ from meshnode.engine.known import Known
 from meshnode.model.hlc import Hlc
 from meshnode.model.membership import Membership
 from meshnode.model.site import SiteKey
-from meshnode.store import log, meta, notices, policies, takebacks
+from meshnode.store import conflicts, log, meta, notices, policies, takebacks
 from meshnode.store.database import Database, Tx
 from meshnode.store.destinations import open_destination
 from meshnode.store.materialize import TransactionLostError
@@ -132,6 +132,7 @@ class Context:
         self._known: dict[tuple[int, str], Known] = {}
         self._newest: dict[int, Hlc] = {}
         self._destinations: dict[int, Destination | None] = {}
+        self._contested: set[tuple[int, int]] | None = None
         self.schema_version = self._followed_version  # what a failed transaction looked at is looked at again
         self.work.clear()
         self.taking_back = bool(takebacks.pending(tx))  # events that are no longer acceptable are still to be taken out
@@ -238,6 +239,12 @@ class Context:
         before = self._newest.get(site_no)
         if before is None or hlc > before:
             self._newest[site_no] = hlc
+
+    def contested(self, tx: Tx) -> set[tuple[int, int]]:
+        """Rows that may have a conflict which is not over: the table, and Python's hash of the key bytes."""
+        if self._contested is None:
+            self._contested = {(table_no, hash(key)) for table_no, key in conflicts.watched_rows(tx)}
+        return self._contested
 
     def known(self, stream: tuple[int, str]) -> Known:
         """What is remembered of the peer of a stream beside what is stored."""

@@ -26,7 +26,8 @@ from meshnode.engine.retention import ask_again
 from meshnode.errors import NotFoundError, StoreError, UsageError
 from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import KeyValue
-from meshnode.store import changes, held, log, notices, removed, rows, traces
+from meshnode.model.hlc import Hlc
+from meshnode.store import changes, conflicts, held, log, notices, removed, repeats, rows, traces
 from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx
 from meshnode.store.materialize import RowWrite, TableWriter
@@ -103,6 +104,7 @@ def _forget(context: Context, tx: Tx, schema: str, name: str, key: Mapping[str, 
     entry.forgotten = True
     shown = _take_out(context, tx, entry, destination, key_bytes, key)
     traces.remove_changes(tx, destination.no, key_bytes)
+    conflicts.remove_row(tx, destination.no, key_bytes)
     if shown:
         # Who follows the changes learns that a row of the table is gone, and has to look which.
         gone = RowChange(changes.FORGET, cbor.encode({}), {}, [], context.site, *context.clock)
@@ -122,14 +124,17 @@ def _key_bytes(destination: Destination, key: Mapping[str, KeyValue]) -> bytes:
 def _remove_events(context: Context, tx: Tx, table_no: int, key_bytes: bytes) -> int:
     """Every event of the row goes, applied, held or unresolved; so do the frames in flight that carry one."""
     receipts: dict[int, bytes] = {}
+    clocks: list[tuple[bytes, Hlc]] = []
     for position, site_no, state, data in traces.events_about(tx, table_no, key_bytes):
         event = log.parse(data)
         if event.key_bytes == key_bytes:
             receipts[position] = event.event_id
+            clocks.append((event.site, event.hlc))
             if state == log.HELD:
                 held.remove_held(tx, site_no, table_no, 1, len(data))
     log.remove(tx, receipts)
     removed.record(tx, receipts, removed.FORGOTTEN)
+    repeats.note_removed(tx, context.site, clocks)
     abandon(context, tx)
     held.keep_receipts(tx, receipts.values())
     for stream in traces.streams_in_flight(tx, receipts, key_bytes):

@@ -17,7 +17,7 @@ from meshnode.model.hlc import beyond_skew
 from meshnode.model.policy import NEVER
 from meshnode.model.scope import Scope
 from meshnode.model.verdict import Judgement, Verdict
-from meshnode.store import held, log, watermarks
+from meshnode.store import held, log, repeats, watermarks
 from meshnode.store.database import Tx
 from meshnode.store.names import TableEntry
 
@@ -125,6 +125,12 @@ class Judge:
         for signer in self._signers.values():
             if signer.newest is not None and signer.pending:
                 self._context.saw(signer.no, signer.newest)
+
+    def note_own_returned(self) -> None:
+        """What this node had seen when it wrote what a peer now brings is not known here any more."""
+        own = self._signers.get(self._context.site)
+        if own is not None and own.pending:
+            repeats.note(self._tx, own.no, max(own.pending))
 
     def is_known(self, event: Event, signer: Signer) -> bool:
         """Idempotency by event id: equal clocks are looked up and the bytes compared (SSP/1 §12, step 4)."""

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from meshnode.codec import cbor
+from meshnode.engine.contest import Contest
+from meshnode.engine.contested import Applied
 from meshnode.engine.context import Context
 from meshnode.limits import BATCH_EVENTS, SCHEMA_DRIFT_MS
 from meshnode.merge.rows import RowFold, RowState
@@ -30,9 +32,10 @@ _WHOLE: Final = frozenset((changes.RESURRECT, changes.SHOW))  # what nobody saw 
 class Materializer:
     """Collects the applied events of one batch and writes them all at once."""
 
-    def __init__(self, context: Context, tx: Tx, *, again: bool = False) -> None:
+    def __init__(self, context: Context, tx: Tx, *, again: bool = False, contest: Contest | None = None) -> None:
         self._context = context
         self._tx = tx
+        self._contest = contest
         self._again = again  # events that were applied before: what of them was ignored is metered already
         self._tables: dict[int, tuple[TableEntry, Destination, dict[bytes, Ranked]]] = {}
         self._ignored: Counter[tuple[int, str]] = Counter()
@@ -55,6 +58,8 @@ class Materializer:
         for entry, destination, events in self._tables.values():
             self._write_table(entry, destination, events)
         changes.append(self._tx, self._changes)
+        if self._contest is not None:
+            self._contest.finish()
         if self._ignored:
             held.meter_ignored(self._tx, self._ignored, now_ms)
             self._note_drift(now_ms)
@@ -62,11 +67,15 @@ class Materializer:
     def _write_table(self, entry: TableEntry, destination: Destination, events: Mapping[bytes, Ranked]) -> None:
         states = rows.load(self._tx, destination.no, list(events))
         names = [column.name for column in destination.key]
+        contest = self._contest
         writes = []
         for key_bytes, ranked in events.items():
             state, reason = states.get(key_bytes, (None, None))
             key = ranked[0][1].key or {}
+            before = None if contest is None else contest.stake(destination.no, key_bytes, state)
             fold = self._fold(destination, state, ranked)
+            if contest is not None and before is not None:
+                contest.add(entry, key_bytes, before, _applied(destination, ranked))
             if fold.touched or reason is not None:
                 writes.append(RowWrite(key_bytes, tuple([key[name] for name in names]), fold, reason))
         self._write_rows(destination, writes)
@@ -170,6 +179,11 @@ class Materializer:
         if _is_cut(entry, write.fold.state):
             sample = f"{row} exists again, possibly without values from below the horizon {tuple(entry.horizon)}"
             self._context.surface(self._tx, "partial", None, sample, table=entry.text)
+
+
+def _applied(destination: Destination, ranked: Ranked) -> Applied:
+    """What of the events the table takes."""
+    return [(rank, None if event.columns is None else destination.accepted(event.columns)) for rank, event in ranked]
 
 
 def note_lost(context: Context, tx: Tx, destination: Destination, write: RowWrite) -> None:

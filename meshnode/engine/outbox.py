@@ -11,17 +11,19 @@ from dataclasses import replace
 from math import inf
 from typing import Final, NamedTuple
 
+from meshnode.engine.acked import note_acks
 from meshnode.engine.context import Context
 from meshnode.engine.known import Known
 from meshnode.engine.live import Ahead
 from meshnode.engine.offer import Filter, TableFilter
+from meshnode.engine.settling import settle_possible
 from meshnode.engine.staging import Staging
 from meshnode.errors import CorruptStateError
 from meshnode.limits import BATCH_EVENTS, REQUESTS_PER_PEER
 from meshnode.model.delivery import Advanced, OutboundStream, Replaced, Settlement, StagedFrame
 from meshnode.model.frames import EPOCH_BYTES, Request, WatermarkEntry
 from meshnode.model.scope import WILDCARD
-from meshnode.store import backfills, delivery, history, inbound, reoffers
+from meshnode.store import backfills, delivery, history, inbound, reoffers, taken
 from meshnode.store.backfills import Wanted
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Outbound, StagedRow, Stream
@@ -177,6 +179,8 @@ def queue_answer(context: Context, peer: bytes, path: str, request: Request, *, 
         wanted = Wanted(*names, request.site or b"", covering=bool(request.covering), own=True)
         others = last if offers else passed.others
         backfills.add(tx, stream, wanted, passed=passed.own, passed_others=others, last=last)
+        if request.site is None:
+            taken.begin_again(tx, stream, last, forget=True)  # what it asks for it may lack, though a frame passed it
         reoffers.add_answer(tx, stream, request.id)
         return True
 
@@ -192,6 +196,7 @@ def offer_again(context: Context, tx: Tx, schema: str, table: str) -> bool:
         if any(passed):
             wanted = Wanted(schema, table, covering=True)
             backfills.add(tx, stream, wanted, passed=passed.own, passed_others=passed.others, last=last)
+            taken.begin_again(tx, stream, last, forget=True)  # frames passed these events over
             begun = True
     return begun
 
@@ -226,9 +231,17 @@ def _another_epoch(context: Context, tx: Tx, stream: Stream, before: Outbound | 
     if at == GENESIS:
         reoffers.rewind(tx, stream)
         backfills.rewind(tx, stream)
+    sent_to = max(before.cursor, *(each.cursor_after for each in staged), *_live_positions(staged), 0)
+    if staged or at == GENESIS:
+        taken.begin_again(tx, stream, sent_to, forget=at == GENESIS)
     delivery.remove_staged(tx, stream)
     delivery.remember_epoch(tx, stream, before.epoch, staged[-1].no if staged else before.settled_no)
     return _start(outbound, before, at, context.env.wall_ms(), staged)
+
+
+def _live_positions(staged: Sequence[StagedRow]) -> list[int]:
+    """Where what went ahead of the cursor ends."""
+    return [each.items.positions[-1] for each in staged if each.items.kind == delivery.LIVE and each.items.positions]
 
 
 def _settle(
@@ -258,6 +271,9 @@ def _settle(
             _note_taken(context.known(stream.key), row, ack)
     if not matched:
         return outbound
+    told = note_acks(context, tx, stream, outbound, matched, idle=matched[-1][0] is staged[-1])
+    if told:
+        settle_possible(context, tx, stream, told)
     last = matched[-1][0]
     delivery.remove_staged(tx, stream, last.no)
     return replace(

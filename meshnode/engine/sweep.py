@@ -16,7 +16,8 @@ from meshnode.engine.context import Context
 from meshnode.limits import BATCH_EVENTS
 from meshnode.merge.needed import Needed
 from meshnode.model.event import Event
-from meshnode.store import log, removed, reoffers, rows
+from meshnode.model.hlc import Hlc
+from meshnode.store import log, removed, reoffers, repeats, rows
 from meshnode.store.affinity import acceptance
 from meshnode.store.database import Tx
 from meshnode.store.gathered import FIRST, Gathered
@@ -91,6 +92,7 @@ class Sweep:
         places = self._gathered.after(tx, self._place, BATCH_EVENTS)
         withheld: dict[bytes, bool] = {}
         chosen: dict[int, int] = {}  # position to size
+        clocks: dict[int, tuple[bytes, Hlc]] = {}
         for place in places:
             data = log.read_at(tx, place.position)
             if place.row != self._place.row:
@@ -108,10 +110,12 @@ class Sweep:
                 self._needed[key] = Needed(acceptance)
             if self._choice(event, Row(self._needed[key].needs(event.columns), withheld[key])):
                 chosen[place.position] = len(data)
+                clocks[place.position] = event.site, event.hlc
         # A peer that rejected an event waits for it: without it, its watermark of the author would stand for ever.
         gone = sorted(chosen.keys() - reoffers.owed(tx, list(chosen)))
         log.remove(tx, gone)
         removed.record(tx, gone, self._why)
+        repeats.note_removed(tx, self._context.site, [clocks[position] for position in gone])
         return len(places) == BATCH_EVENTS, len(gone), sum(chosen[position] for position in gone)
 
 

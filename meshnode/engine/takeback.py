@@ -18,10 +18,11 @@ from typing import Final
 
 from meshnode.engine.context import Context
 from meshnode.engine.rebuild import Rebuild, abandon
+from meshnode.engine.settling import withdraw_taken_back
 from meshnode.limits import BATCH_EVENTS
 from meshnode.merge.rows import RowState
 from meshnode.model.hlc import Rank, hlc_of_rank
-from meshnode.store import held, history, log, notices, removed, shapes, takebacks, watermarks
+from meshnode.store import held, history, log, notices, removed, repeats, shapes, takebacks, watermarks
 from meshnode.store.database import Tx
 from meshnode.store.names import TableEntry
 
@@ -135,10 +136,12 @@ class _TakeBack:
             number = self._context.sites.find(tx, site)
             if number is not None:
                 self._release(tx, site, number)
+                repeats.note(tx, number, self._context.clock)  # they may come again, and were seen
             if taken:
                 sample = f"{taken} events that are no longer acceptable were taken back"
                 self._context.surface(tx, "taken-back", site, sample)
             notices.end(tx, TAKING_BACK, site)
+        withdraw_taken_back(self._context, tx, list(takebacks.pending(tx)))
         takebacks.finish(tx)
 
     def _release(self, tx: Tx, site: bytes, site_no: int) -> None:

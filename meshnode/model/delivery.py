@@ -89,6 +89,8 @@ class Settlement:
     digest: bytes
     rejected: tuple[int, ...]
     wanted: tuple[int, ...] = ()
+    hlc: Hlc | None = None  # the peer's clock after it committed the frame
+    dropped: int = 0  # events of the frame that it did not keep
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
+from meshnode.node.conflict_views import ConflictReceipt, ConflictView
 from meshnode.node.discoverviews import DiscoverView
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
@@ -38,6 +39,7 @@ from meshnode.node.views import (
 )
 
 ROWS_PER_PAGE = 1000  # rows that one call of `rows` gives at most
+CONFLICTS_PER_PAGE = 1000  # conflicts that one call gives at most
 LEAVE_S = 20.0  # seconds that a device which leaves waits for the others to have what it wrote, and to hear of it
 ROWS_PER_IMPORT = 500  # rows that one call of `import_rows` takes: one transaction
 
@@ -186,6 +188,30 @@ class Operations(Protocol):
 
     async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
         """Ask every unretired member, or one, for a table or for everything, and start a cycle with them now."""
+        ...
+
+    async def conflicts(
+        self, table: str | None = None, *, everything: bool = False, limit: int = CONFLICTS_PER_PAGE
+    ) -> list[ConflictView]:
+        """Concurrent writes of one cell that nobody decided yet, the latest first; `everything`: those that are over.
+
+        At most CONFLICTS_PER_PAGE.
+        """
+        ...
+
+    async def resolve_conflict(self, conflict_id: str, *, prefer: str) -> ConflictReceipt:
+        """Let the value of one of the two sites show, by an ordinary write where it does not show already.
+
+        Raises UsageError where that site has no value in the conflict, or the conflict is over.
+        """
+        ...
+
+    async def acknowledge_conflict(self, conflict_id: str) -> ConflictReceipt:
+        """Leave a conflict as it is: it counts no more, and the same two writes are not brought up again."""
+        ...
+
+    def conflict_changes(self, *, since: int | None = None) -> AsyncIterator[ConflictView]:
+        """Conflicts as they are recorded and change, beyond the change `since`; with None, from now on."""
         ...
 
     async def resume(self) -> IdentityView:

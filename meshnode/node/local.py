@@ -21,6 +21,7 @@ from meshnode.model.event import Event
 from meshnode.node import keeping, members, reading, syncing
 from meshnode.node.api import LEAVE_S
 from meshnode.node.config import Config, policy_of
+from meshnode.node.contesting import Contesting
 from meshnode.node.databases import database_of
 from meshnode.node.discovering import Discovering
 from meshnode.node.home import INCARNATION_BYTES, Home
@@ -54,7 +55,7 @@ from meshnode.node.views import (
 T = TypeVar("T")
 
 
-class LocalNode(LettingIn, Telling, Discovering):
+class LocalNode(LettingIn, Telling, Discovering, Contesting):
     """Implements `node.api.Operations` over the store alone."""
 
     # --- asking

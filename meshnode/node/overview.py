@@ -8,6 +8,7 @@ from typing import Final
 from meshnode.engine import identity
 from meshnode.model.site import mesh_tag, short_text, site_text
 from meshnode.node import admitting, reading
+from meshnode.node.contesting import unresolved
 from meshnode.node.groups import GROUPS_SHOWN
 from meshnode.node.home import Home
 from meshnode.node.members import warnings_of
@@ -47,6 +48,7 @@ def status_of(mesh: Mesh, home: Home, incarnation: bytes | None, *, encrypted: b
         unusable={view.table: view.unusable for view in tables if view.unusable},
         open_invites=invites.open_count(tx, mesh.now_ms),
         asking=admitting.asking(tx, mesh.now_ms),
+        conflicts=unresolved(tx),
         publishing=identity.may_publish(tx, incarnation) and gone is None,
         moved="" if gone is None else moved_text(gone),
         notices=reading.notice_views(tx),

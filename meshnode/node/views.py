@@ -54,6 +54,13 @@ class GroupView(View, frozen=True, kw_only=True):
     told_ms: int | None = None  # when the peer told it
 
 
+class ConflictCounts(View, frozen=True, kw_only=True):
+    """How many conflicts nobody has decided yet."""
+
+    certain: int = 0
+    possible: int = 0  # no ack tells whether they are any
+
+
 class LaggingView(View, frozen=True, kw_only=True):
     """One group of which this node has not applied all that it knows of."""
 
@@ -197,6 +204,7 @@ class Status(View, frozen=True, kw_only=True):
     unusable: dict[str, str] = {}  # registered tables that take no part as they stand, and why (profile §5)
     open_invites: int = 0
     asking: list[CandidateView] = []  # who holds an invite and waits until somebody here says yes
+    conflicts: ConflictCounts = ConflictCounts()
     publishing: bool = True
     moved: str = ""  # where the device was moved to, and what its owner can do here
     discovery: str = "off"  # "on", "off", or the reason why it degraded (profile §11)

@@ -70,6 +70,12 @@ def pending(tx: Reads, stream: Stream, limit: int = -1) -> list[Backfill]:
     return [_read(stream, row) for row in rows]
 
 
+def any_pending(tx: Reads, stream: Stream) -> bool:
+    """Whether anything is under way for a stream."""
+    sql = "SELECT 1 FROM meshnode_backfills WHERE site_no = ? AND path = ? LIMIT 1"
+    return tx.execute(sql, stream.key).fetchone() is not None
+
+
 def rewind(tx: Tx, stream: Stream) -> None:
     """The stream begins at genesis: all that it had passed comes with it, what the peer wrote itself does not."""
     tx.execute(

@@ -287,6 +287,7 @@ def forget_all(tx: Tx) -> None:
     """Every stream, either way, is another site's from now on."""
     for name in ("outbound", "staged", "epochs", "reoffers", "answers", "backfills", "inbound", "acks", "requests"):
         tx.execute(f"DELETE FROM meshnode_{name}")  # noqa: S608  # our own names
+    tx.execute("DELETE FROM meshnode_taken")
 
 
 def stream_view(outbound: Outbound, staged: list[StagedRow]) -> OutboundStream:

@@ -16,6 +16,7 @@ INCARNATION: Final = "incarnation"
 CLOCK: Final = "clock"
 NEXT_POSITION: Final = "next_position"
 NEXT_CHANGE: Final = "next_change"
+NEXT_CONFLICT_CHANGE: Final = "next_conflict_change"
 
 _PAIR: Final = struct.Struct(">QQ")
 

@@ -101,6 +101,12 @@ class TableNumbers:
             entry.reserved = is_reserved(schema, name)
         return entry
 
+    def numbered(self, tx: Tx, number: int) -> TableEntry:
+        """What is known of the table of this number, which a row holds."""
+        return self.entry(
+            tx, *tx.execute("SELECT schema, name FROM meshnode_tables WHERE no = ?", (number,)).fetchone()
+        )
+
     def number(self, tx: Tx, entry: TableEntry) -> int:
         """The number of a table, given now if it had none."""
         if entry.no is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from meshnode.model.conflict import Side, Written
 from meshnode.model.event import Scalar
 from meshnode.model.hlc import Rank, hlc_of_rank
 from meshnode.store import log
@@ -24,6 +25,17 @@ def recall(tx: Tx, sites: SiteNumbers, ranks: Mapping[str, Rank]) -> dict[str, S
         if name in columns_of[rank]:
             values[name] = columns_of[rank][name]
     return values
+
+
+def recall_side(tx: Tx, sites: SiteNumbers, side: Side, column: str | None) -> Side:
+    """A side of a conflict with its value, from the log where the ledger did not keep it and the log still has it."""
+    if side.kept:
+        return side
+    columns = _columns(tx, sites, side.rank)
+    if not columns:
+        return side
+    value: Written = dict(columns) if column is None else columns.get(column)
+    return Side(side.rank, value)
 
 
 def _columns(tx: Tx, sites: SiteNumbers, rank: Rank) -> Mapping[str, Scalar]:

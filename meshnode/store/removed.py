@@ -47,6 +47,11 @@ def first_unrecorded(tx: Tx, first: int, last: int) -> int | None:
     return None
 
 
+def any_recorded(tx: Tx) -> bool:
+    """Whether anything was ever removed."""
+    return tx.execute("SELECT 1 FROM meshnode_removed LIMIT 1").fetchone() is not None
+
+
 def count(tx: Tx) -> int:
     """How many positions were removed."""
     return int(tx.execute("SELECT coalesce(sum(last - first + 1), 0) FROM meshnode_removed").fetchone()[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from meshnode.errors import StoreError
 from meshnode.store.database import Tx
 
-FORMAT = 3
+FORMAT = 4
 
 _FORMAT_1 = """
 CREATE TABLE meshnode_meta (          -- one value per name: mesh, founder, site, HLC, counters
@@ -313,7 +313,51 @@ ALTER TABLE meshnode_invites ADD COLUMN candidate_name TEXT NOT NULL DEFAULT '';
 ALTER TABLE meshnode_invites ADD COLUMN candidate_ms INTEGER NOT NULL DEFAULT 0;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3)
+_FORMAT_4 = """
+CREATE TABLE meshnode_conflicts (     -- concurrent writes of one cell, one of them by this node (the conflict ledger)
+    no INTEGER PRIMARY KEY,
+    id BLOB NOT NULL UNIQUE,          -- of the pair of events: the same at both authors
+    table_no INTEGER NOT NULL,
+    key BLOB NOT NULL,                -- deterministic CBOR of the row_key map
+    column_name TEXT,                 -- null: whether the row exists
+    ours BLOB NOT NULL,               -- rank of the event by this node
+    our_value BLOB,                   -- CBOR; null where it is too large to be kept twice: it is in the log
+    position INTEGER NOT NULL,        -- of our event in the log
+    theirs BLOB NOT NULL,             -- likewise, by the other site
+    their_value BLOB,
+    their_no INTEGER NOT NULL,        -- the other site
+    certain INTEGER NOT NULL,         -- 0: no ack tells whether the other author had seen ours
+    status TEXT NOT NULL,
+    reason TEXT NOT NULL DEFAULT '',  -- why it is not open any more
+    watched INTEGER NOT NULL,         -- 1: a later event of the cell may still go on from it
+    recorded_ms INTEGER NOT NULL,
+    change INTEGER NOT NULL           -- grows with every change of any row: what a subscriber goes on from
+);
+CREATE INDEX meshnode_conflicts_row ON meshnode_conflicts (table_no, key) WHERE watched = 1;
+CREATE INDEX meshnode_conflicts_site ON meshnode_conflicts (their_no, status, no);
+CREATE INDEX meshnode_conflicts_possible ON meshnode_conflicts (their_no, position) WHERE certain = 0 AND watched = 1;
+CREATE INDEX meshnode_conflicts_open ON meshnode_conflicts (no, certain) WHERE status = 'open';
+CREATE INDEX meshnode_conflicts_change ON meshnode_conflicts (change);
+
+CREATE TABLE meshnode_taken (         -- by which time of its clock a peer had which of our events (model/taken.py)
+    peer_no INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    physical,                         -- null where the peer did not say
+    logical,
+    PRIMARY KEY (peer_no, path, first, last, kind)
+) WITHOUT ROWID;
+
+CREATE TABLE meshnode_repeats (       -- events of a site up to this clock may have been seen here before they come
+    site_no INTEGER PRIMARY KEY,
+    physical NOT NULL,
+    logical NOT NULL
+);
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4)
 
 
 def migrate(tx: Tx) -> None:

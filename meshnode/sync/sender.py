@@ -182,7 +182,9 @@ class Sender:
         self._unsettled.popleft()
         self._settled_no, self._settled_digest = ack.no, ack.digest
         self._pace.settled(ack.no, now_ms, more=self._more)
-        self._acks.append(Settlement(ack.no, ack.digest, tuple(ack.rejected), ack.wanted or ()))
+        self._acks.append(
+            Settlement(ack.no, ack.digest, tuple(ack.rejected), ack.wanted or (), ack.hlc, dropped=ack.dropped)
+        )
         self._reopened_at = None
         self._watermarks_refused = False
         if ack.rejected and not oldest.live:  # else the backlog brings them again

@@ -203,7 +203,7 @@ def test_somebody_who_waits_makes_everything_due_at_once() -> None:
 
 def test_the_ack_of_an_offer_settles_it_with_what_is_wanted() -> None:
     job = advance(in_flight(AN_OFFER, OFFERED).control_untrusted(ack(AN_OFFER, wanted=(0, 1)), NOW))
-    assert job.settled == (Settlement(1, AN_OFFER.digest, (), (0, 1)),)
+    assert job.settled == (Settlement(1, AN_OFFER.digest, (), (0, 1), Hlc(NOW, 0)),)
 
 
 @pytest.mark.parametrize(

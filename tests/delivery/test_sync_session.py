@@ -320,7 +320,7 @@ def test_an_ack_settles_the_oldest_frame_and_only_that() -> None:
     first, second = staged(1), staged(2)
     session = resumed(first, second)
     job = only(Advance, session.control_untrusted(ack(first, rejected=(0,)), NOW))
-    assert job.settled == (Settlement(1, first.staged.digest, (0,)),)
+    assert job.settled == (Settlement(1, first.staged.digest, (0,), hlc=Hlc(NOW, 0)),)
     assert not job.retry
     assert session.in_flight == 1
 

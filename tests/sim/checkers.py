@@ -27,6 +27,7 @@ from meshnode.store.u64 import from_sql
 from meshnode.sync.effects import Advance, Commit
 from meshnode.sync.resume import holds_more
 from sim.books import name_of
+from sim.conflicts import ConflictsTrue
 from sim.convergence import Convergence
 from sim.network import Host, Side
 from sim.node import Node
@@ -515,4 +516,5 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     HonestGroupsMove,
     Settled,
     CheckIsClean,
+    ConflictsTrue,
 )

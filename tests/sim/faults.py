@@ -12,6 +12,7 @@ import msgspec
 
 from meshnode.codec.framing import frame
 from meshnode.engine import inbox
+from meshnode.engine.concurrency import Concurrency
 from meshnode.engine.context import Context
 from meshnode.engine.staging import Staging
 from meshnode.merge.rows import RowFold
@@ -278,11 +279,19 @@ def watermark_over_an_unanswered_request() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def repeats_taken_for_news() -> Iterator[None]:
+    """What comes again after it was seen here, or written here, is taken for what was unknown until now."""
+    with patch.object(Concurrency, "_may_repeat", lambda _self, _rank: False):
+        yield
+
+
 FURTHER: Final[dict[str, Fault]] = {
     "clock not kept": clock_not_kept,
     "log cut at a start": log_cut_at_start,
     "acks kept for ever": acks_kept_for_ever,
     "requests never answered": requests_never_answered,
     "groups stand still": groups_stand_still,
+    "repeats taken for news": repeats_taken_for_news,
     "watermark over an unanswered request": watermark_over_an_unanswered_request,
 }

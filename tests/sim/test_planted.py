@@ -33,6 +33,7 @@ SEEN_BY: Final[dict[str, tuple[set[str], tuple[int, ...]]]] = {
     "acks kept for ever": ({"Bounded"}, (1,)),
     "requests never answered": ({"Settled"}, (1,)),
     "groups stand still": ({"HonestGroupsMove"}, (10, 7)),
+    "repeats taken for news": ({"ConflictsTrue"}, (4, 75)),
     "watermark over an unanswered request": ({"WatermarksTrue"}, (138,)),
 }
 

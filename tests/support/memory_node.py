@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from meshnode.errors import NotFoundError, UsageError
-from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.api import CONFLICTS_PER_PAGE, LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.conflict_views import ConflictReceipt, ConflictView, SideView
 from meshnode.node.discoverviews import (
     AnnouncementView,
     DialView,
@@ -54,6 +55,22 @@ from meshnode.node.views import (
 
 SITE = "83561adb398fd87f8e7ed8331bff2fcb"
 PEER = PeerView(site="1eed29b1654fbca94617004d7969dfc4", short="1eed29b1", name="nas", role="member", behind=3)
+
+
+DELETED = SideView(site=SITE, name="bench", value=None, hlc=(5, 0), event="ab" * 32)
+CONFLICT = ConflictView(
+    id="0123456789abcdef" * 2,
+    table="notes",
+    key={"id": "n1"},
+    column="raw",
+    ours=SideView(site=SITE, name="bench", value=b"\x01", hlc=(5, 0), event="ab" * 32),
+    theirs=SideView(site=PEER.site, name=PEER.name, value="Milk\x1b", hlc=(6, 0), event="cd" * 32),
+    shown="theirs",
+    certainty="possible",
+    status="open",
+    recorded_ms=7,
+    change=3,
+)
 
 
 class MemoryNode:
@@ -241,6 +258,26 @@ class MemoryNode:
     async def nearby_close(self) -> NearbyView:
         self.near = msgspec.structs.replace(self.near, state="closed")
         return self.near
+
+    async def conflicts(
+        self, table: str | None = None, *, everything: bool = False, limit: int = CONFLICTS_PER_PAGE
+    ) -> list[ConflictView]:
+        if table not in (None, CONFLICT.table):
+            raise NotFoundError(f"no table is called {table!r} here")
+        over = [msgspec.structs.replace(CONFLICT, column=None, status="resolved", ours=DELETED)] if everything else []
+        return [CONFLICT, *over][:limit]
+
+    async def resolve_conflict(self, conflict_id: str, *, prefer: str) -> ConflictReceipt:
+        if prefer != "nas":
+            raise UsageError(f"site {prefer} has no value in this conflict")
+        return ConflictReceipt(id=conflict_id, status="resolved", preferred=PEER.site, event="ef" * 32, shown="neither")
+
+    async def acknowledge_conflict(self, conflict_id: str) -> ConflictReceipt:
+        return ConflictReceipt(id=conflict_id, status="acknowledged", shown="ours")
+
+    async def conflict_changes(self, *, since: int | None = None) -> AsyncIterator[ConflictView]:
+        if since is None or since < CONFLICT.change:
+            yield CONFLICT
 
     async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:
         self._known(peer)

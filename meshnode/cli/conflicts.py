@@ -1,0 +1,99 @@
+"""Show concurrent writes of one cell by this device and another, of which neither had seen the other, and decide them.
+
+The later clock decided at once which of the two shows; what the other one wrote is kept here, on both devices. Where no
+acknowledgement tells whether the other device had seen ours, the conflict is only `possible`. A delete against a write
+is about the row, and has no column.
+
+`conflicts resolve ID --prefer SITE` writes that side's value again where it does not show; `conflicts acknowledge ID`
+leaves it as it is. An ID may be cut to its first eight digits.
+
+Example: meshnode conflicts --table notes --all --output jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from meshnode.cli import connect
+from meshnode.cli.globals import add_globals
+from meshnode.cli.output import cell, print_many, print_one, print_table
+from meshnode.errors import UsageError
+from meshnode.node.api import CONFLICTS_PER_PAGE
+from meshnode.node.conflict_views import ConflictReceipt, ConflictView, SideView
+
+_SHORT = 8  # digits of an id, or of a site, in a table
+_VALUE_CHARACTERS = 40
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--table", metavar="NAME", help="of this table alone")
+    parser.add_argument("--all", action="store_true", help="those that are over or acknowledged too")
+    parser.add_argument(
+        "--limit", type=int, default=100, metavar="N", help=f"the latest N (default: 100, at most {CONFLICTS_PER_PAGE})"
+    )
+    actions = parser.add_subparsers(dest="action", metavar="resolve|acknowledge")
+    resolving = actions.add_parser("resolve", description="Let the value of one of the two sites show.")
+    resolving.add_argument("id", metavar="ID")
+    resolving.add_argument("--prefer", required=True, metavar="SITE|NAME", help="whose value is to show")
+    leaving = actions.add_parser("acknowledge", description="Leave a conflict as it is.")
+    leaving.add_argument("id", metavar="ID")
+    for each in (resolving, leaving):
+        add_globals(each)
+
+
+def run(options: argparse.Namespace) -> int:
+    """List, or decide one."""
+    if options.action is not None:
+        print_one(connect.run(_decide(options)), options.output)
+        return 0
+    if not 0 < options.limit <= CONFLICTS_PER_PAGE:
+        raise UsageError(f"--limit takes a number from 1 to {CONFLICTS_PER_PAGE}")
+    found = connect.run(_list(options))
+    if options.output in ("json", "jsonl"):
+        print_many(found, options.output)
+    else:
+        print_table([_row(each) for each in found], _SHOWN)
+    return 0
+
+
+_SHOWN = ("id", "table", "key", "column", "ours", "theirs", "by", "shown", "certainty", "status")
+
+
+async def _list(options: argparse.Namespace) -> list[ConflictView]:
+    async with connect.reading(options) as operations:
+        return await operations.conflicts(options.table, everything=options.all, limit=options.limit)
+
+
+async def _decide(options: argparse.Namespace) -> ConflictReceipt:
+    async with connect.writing(options, f"conflicts {options.action}") as operations:
+        if options.action == "resolve":
+            return await operations.resolve_conflict(options.id, prefer=options.prefer)
+        return await operations.acknowledge_conflict(options.id)
+
+
+def _row(conflict: ConflictView) -> dict[str, object]:
+    return {
+        "id": conflict.id[:_SHORT],
+        "table": conflict.table,
+        "key": _cut(conflict.key),
+        "column": "(the row)" if conflict.column is None else conflict.column,
+        "ours": _said(conflict, conflict.ours),
+        "theirs": _said(conflict, conflict.theirs),
+        "by": conflict.theirs.name or conflict.theirs.site[:_SHORT],
+        "shown": conflict.shown,
+        "certainty": conflict.certainty,
+        "status": conflict.status,
+    }
+
+
+def _said(conflict: ConflictView, side: SideView) -> str:
+    if not side.kept:
+        return "(not kept)"
+    return "(deleted)" if conflict.column is None and side.value is None else _cut(side.value)
+
+
+def _cut(value: object) -> str:
+    text = cell(value)
+    return text if len(text) <= _VALUE_CHARACTERS else f"{text[: _VALUE_CHARACTERS - 1]}…"

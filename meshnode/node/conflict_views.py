@@ -1,0 +1,45 @@
+"""The conflict ledger as people and programs see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshnode.node.views import Values, View
+
+
+class SideView(View, frozen=True, kw_only=True):
+    """One of the two writes. Where `column` is null, `value` is what was written of the row, null for a delete."""
+
+    site: str
+    name: str = ""
+    value: Any = None
+    hlc: tuple[int, int]
+    event: str  # its id
+    kept: bool = True  # False where the value is not in the log any more, and was too large for the ledger
+
+
+class ConflictView(View, frozen=True, kw_only=True):
+    """Two writes of one cell by two sites, of which neither, as far as is known, had seen the other."""
+
+    id: str  # the same at both authors
+    table: str
+    key: Values
+    column: str | None  # null: whether the row exists
+    ours: SideView
+    theirs: SideView
+    shown: str  # whose value a reader sees: "ours", "theirs", or "neither", where something else was written since
+    certainty: str  # "certain", or "possible" where no ack tells
+    status: str  # open, acknowledged, resolved, withdrawn
+    reason: str = ""  # why it is not open any more
+    recorded_ms: int
+    change: int  # where a subscriber goes on from
+
+
+class ConflictReceipt(View, frozen=True, kw_only=True):
+    """What became of a conflict that somebody decided."""
+
+    id: str
+    status: str
+    preferred: str | None = None  # the site whose value is to show
+    event: str | None = None  # the event that was written for it, null where the value showed already
+    shown: str

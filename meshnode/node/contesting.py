@@ -1,0 +1,199 @@
+"""What a node is asked about conflicts: which there are, which side is to show, and what changes among them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from meshnode.codec import cbor
+from meshnode.engine.conflicts import acknowledge, resolve
+from meshnode.engine.engine import Engine
+from meshnode.errors import NotFoundError, UsageError
+from meshnode.merge.rows import RowState
+from meshnode.model.conflict import ID_BYTES, Side, Status, same
+from meshnode.model.hlc import hlc_of_rank
+from meshnode.model.membership import Membership
+from meshnode.model.site import site_text
+from meshnode.node.api import CONFLICTS_PER_PAGE
+from meshnode.node.conflict_views import ConflictReceipt, ConflictView, SideView
+from meshnode.node.naming import Known, known_of, site_called
+from meshnode.node.stored import Stored
+from meshnode.node.views import ConflictCounts, parse_table
+from meshnode.store import conflicts, rows
+from meshnode.store.conflicts import Conflict
+from meshnode.store.database import Tx
+from meshnode.store.names import SiteNumbers, TableNumbers
+from meshnode.store.recall import recall, recall_side
+
+_PAGE: Final = 64  # read at a time for one subscriber
+_ID_DIGITS: Final = 8  # of an id that is cut short
+
+
+class Contesting(Stored):
+    """These operations over a node's storage."""
+
+    async def conflicts(
+        self, table: str | None = None, *, everything: bool = False, limit: int = CONFLICTS_PER_PAGE
+    ) -> list[ConflictView]:
+        """The open ones of one table or of all, the latest first; `everything`: those that are over too."""
+        named = None if table is None else parse_table(table)
+        most = max(0, min(limit, CONFLICTS_PER_PAGE))
+
+        def read(tx: Tx) -> list[ConflictView]:
+            number = None
+            if named is not None:
+                number = TableNumbers().entry(tx, *named).no
+                if number is None:
+                    raise NotFoundError(f"no table is called {table!r} here")
+            page = conflicts.page(tx, table_no=number, everything=everything, limit=most)
+            return _views(tx, self._membership(tx), page)
+
+        return await self.storage.read(read)
+
+    async def resolve_conflict(self, conflict_id: str, *, prefer: str) -> ConflictReceipt:
+        """Let the value of this site show: written anew where it does not. UsageError where the site has none there."""
+
+        def decide(engine: Engine) -> ConflictReceipt:
+            context = engine.context
+            with context.transaction() as tx:
+                found = _named(tx, conflict_id)
+                site = site_called(prefer, _sites(tx, context.membership, found))
+            done = resolve(context, found.id, site)
+            event = None if done.event is None else done.event.event_id.hex()
+            with context.transaction() as tx:
+                return _receipt(tx, found.id, site_text(site), event)
+
+        return await self._write(decide)
+
+    async def acknowledge_conflict(self, conflict_id: str) -> ConflictReceipt:
+        """Leave it as it is; this pair of writes is not opened anew."""
+
+        def decide(engine: Engine) -> ConflictReceipt:
+            context = engine.context
+            with context.transaction() as tx:
+                found = _named(tx, conflict_id)
+            acknowledge(context, found.id)
+            with context.transaction() as tx:
+                return _receipt(tx, found.id, None, None)
+
+        return await self._write(decide)
+
+    async def conflict_changes(self, *, since: int | None = None) -> AsyncIterator[ConflictView]:
+        """Each conflict as it is recorded or changes, beyond the change `since`; with None, from now on.
+
+        One that changed again before it was told is told once, as it is then. Ends with the node.
+        """
+        if self._ended():
+            return
+        newest = await self.storage.read(conflicts.last_change)
+        after = newest if since is None else since if since <= newest else 0
+        while not self._ended():
+            rung = self.storage.changed.listen()
+
+            def read(tx: Tx, after: int = after) -> list[ConflictView]:
+                return _views(tx, self._membership(tx), conflicts.changed_after(tx, after, _PAGE))
+
+            page = await self.storage.read(read)
+            for each in page:
+                after = each.change
+                yield each
+            if not page:
+                await self.storage.changed.wait(rung, self._poll_s())
+
+
+def unresolved(tx: Tx) -> ConflictCounts:
+    """How many are open."""
+    certain, possible = conflicts.open_ones(tx)
+    return ConflictCounts(certain=certain, possible=possible)
+
+
+def _named(tx: Tx, text: str) -> Conflict:
+    """The one of this id, or whose id begins so."""
+    wanted = text.lower()
+    if not (_ID_DIGITS <= len(wanted) <= 2 * ID_BYTES) or wanted.strip("0123456789abcdef"):
+        raise UsageError(f"{text!r} is no id of a conflict: {_ID_DIGITS} to {2 * ID_BYTES} hexadecimal digits")
+    found = conflicts.beginning(tx, wanted)
+    if not found:
+        raise NotFoundError(f"no conflict has the id {wanted}: `meshnode conflicts --all` lists them")
+    if len(found) > 1:
+        raise UsageError(f"several conflicts have ids that begin with {wanted}: give more of it")
+    return found[0]
+
+
+def _sites(tx: Tx, membership: Membership, conflict: Conflict) -> list[Known]:
+    """Whom a person may name: every member, and who wrote although it is none any more."""
+    known = known_of(tx, membership.members())
+    sites = {each.site for each in known}
+    return known + [Known(each.site, "") for each in (conflict.ours, conflict.theirs) if each.site not in sites]
+
+
+def _receipt(tx: Tx, conflict_id: bytes, preferred: str | None, event: str | None) -> ConflictReceipt:
+    found = conflicts.get(tx, conflict_id)
+    if found is None:  # the ledger is full, and it was dropped
+        return ConflictReceipt(
+            id=conflict_id.hex(), status=Status.RESOLVED, preferred=preferred, event=event, shown="neither"
+        )
+    sites = SiteNumbers()
+    ours, theirs = (recall_side(tx, sites, side, found.column) for side in (found.ours, found.theirs))
+    return ConflictReceipt(
+        id=conflict_id.hex(),
+        status=found.status.value,
+        preferred=preferred,
+        event=event,
+        shown=_shown(tx, sites, found, ours, theirs),
+    )
+
+
+def _views(tx: Tx, membership: Membership, found: list[Conflict]) -> list[ConflictView]:
+    names = {each.site: each.name for each in known_of(tx, membership.members())} if found else {}
+    sites, tables = SiteNumbers(), TableNumbers()
+    return [_view(tx, each, names, sites, tables.numbered(tx, each.table_no).text) for each in found]
+
+
+def _view(tx: Tx, found: Conflict, names: dict[bytes, str], sites: SiteNumbers, table: str) -> ConflictView:
+    key: Any = cbor.decode_untrusted(found.key_bytes)
+    ours, theirs = (recall_side(tx, sites, side, found.column) for side in (found.ours, found.theirs))
+    return ConflictView(
+        id=found.id.hex(),
+        table=table,
+        key=key,
+        column=found.column,
+        ours=_side(ours, names),
+        theirs=_side(theirs, names),
+        shown=_shown(tx, sites, found, ours, theirs),
+        certainty="certain" if found.certain else "possible",
+        status=found.status.value,
+        reason=found.reason,
+        recorded_ms=found.recorded_ms,
+        change=found.change,
+    )
+
+
+def _side(side: Side, names: dict[bytes, str]) -> SideView:
+    return SideView(
+        site=site_text(side.site),
+        name=names.get(side.site, ""),
+        value=side.value,
+        hlc=hlc_of_rank(side.rank)[:],
+        event=side.event_id.hex(),
+        kept=side.kept,
+    )
+
+
+def _shown(tx: Tx, sites: SiteNumbers, conflict: Conflict, ours: Side, theirs: Side) -> str:
+    """Which of the two a reader of the table sees now: that write, or what was written since and says the same."""
+    stored = rows.load(tx, conflict.table_no, [conflict.key_bytes]).get(conflict.key_bytes)
+    state = RowState() if stored is None else stored[0]
+    if conflict.column is None:
+        return "ours" if ours.is_write is state.exists else "theirs" if theirs.is_write is state.exists else "neither"
+    winner = state.columns.get(conflict.column)
+    if winner is None:
+        return "neither"
+    for name, side in (("ours", ours), ("theirs", theirs)):
+        if side.rank == winner:
+            return name
+    value = recall(tx, sites, {conflict.column: winner})
+    for name, side in (("ours", ours), ("theirs", theirs)):
+        if side.kept and conflict.column in value and same(value[conflict.column], side.value):
+            return name
+    return "neither"

@@ -1,0 +1,54 @@
+"""Conflicts between two running nodes: told to whoever follows, counted, and decided on one of them for both."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from support.nodes import PATIENCE_S, TABLE, free_port, linked, loopback, pair_of_homes, until
+
+from meshnode import Node
+from meshnode.errors import NotFoundError, UsageError
+
+
+async def test_a_conflict_is_told_counted_and_decided(tmp_path: Path) -> None:
+    ports = free_port(), free_port()
+    homes = await pair_of_homes(tmp_path, ports)
+    a_says, b_says = loopback(ports[1], port=ports[0], name="a"), loopback(ports[0], port=ports[1], name="b")
+    async with Node(homes[0], config=a_says) as a, Node(homes[1], config=b_says) as b:
+        await linked(a, b)
+        following = asyncio.ensure_future(anext(b.conflict_changes()))
+        await asyncio.gather(a.set_online(False), b.set_online(False))
+        await a.put(TABLE, {"id": "n1"}, {"title": "Milk", "done": 0})
+        await b.put(TABLE, {"id": "n1"}, {"title": "Oat milk", "done": 0})
+        await asyncio.gather(a.set_online(True), b.set_online(True))
+        assert (await a.wait(timeout_s=PATIENCE_S)).complete
+        async with asyncio.timeout(PATIENCE_S):
+            told = await following
+        assert (told.table, told.key, told.column) == (TABLE, {"id": "n1"}, "title")
+        assert (told.ours.value, told.theirs.value, told.shown) == ("Oat milk", "Milk", "ours")
+        assert (told.ours.name, told.theirs.name) == ("b", "a")
+        (at_a,) = await a.conflicts(TABLE)
+        assert (at_a.id, at_a.status, at_a.shown) == (told.id, "open", "theirs")
+        assert ((await a.status()).conflicts.certain, (await b.status()).conflicts.certain) == (1, 1)
+        with pytest.raises(NotFoundError, match="no table is called"):
+            await a.conflicts("absent")
+        for wrong, error in (("xyz", UsageError), ("0" * 32, NotFoundError)):
+            with pytest.raises(error):
+                await a.resolve_conflict(wrong, prefer="a")
+        with pytest.raises(NotFoundError, match="no member is called"):
+            await a.resolve_conflict(at_a.id, prefer="nobody")
+        receipt = await a.resolve_conflict(at_a.id[:8], prefer="a")
+        assert (receipt.id, receipt.status, receipt.shown) == (at_a.id, "resolved", "ours")
+        assert receipt.event is not None
+
+        async def ended() -> bool:
+            return not await b.conflicts()
+
+        await until(b, ended)
+        assert [each.status for each in await b.conflicts(everything=True)] == ["resolved"]
+        row = await b.get(TABLE, {"id": "n1"})
+        assert row is not None
+        assert row.columns["title"] == "Milk"
+        assert (await b.check()).count == 0
