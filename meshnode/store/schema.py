@@ -9,7 +9,7 @@ from __future__ import annotations
 from meshnode.errors import StoreError
 from meshnode.store.database import Tx
 
-FORMAT = 3
+FORMAT = 4
 
 _FORMAT_1 = """
 CREATE TABLE meshnode_meta (          -- one value per name: mesh, founder, site, HLC, counters
@@ -313,7 +313,16 @@ ALTER TABLE meshnode_invites ADD COLUMN candidate_name TEXT NOT NULL DEFAULT '';
 ALTER TABLE meshnode_invites ADD COLUMN candidate_ms INTEGER NOT NULL DEFAULT 0;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3)
+_FORMAT_4 = """
+-- Grows with every surfacing, so that a reader finds what is new; 1: its owner has seen it, until it arises again.
+ALTER TABLE meshnode_notices ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE meshnode_notices ADD COLUMN acknowledged INTEGER NOT NULL DEFAULT 0;
+UPDATE meshnode_notices SET seq = no;
+INSERT INTO meshnode_meta (name, value) SELECT 'next_notice', coalesce(max(no), 0) + 1 FROM meshnode_notices;
+CREATE INDEX meshnode_notices_seq ON meshnode_notices (seq);
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4)
 
 
 def migrate(tx: Tx) -> None:
