@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from meshnode.errors import MeshError
     from meshnode.node.config import Config
     from meshnode.node.databases import open_database
+    from meshnode.node.eventviews import EventPage, EventQuery, EventView
     from meshnode.node.home import Home
     from meshnode.node.joining import join
     from meshnode.node.memberviews import LeaveView, MemberView, RecordView
     from meshnode.node.node import Node
     from meshnode.node.views import (
         ChangeView,
+        NoticeView,
         PeerView,
         Receipt,
         RowChange,
@@ -32,11 +34,15 @@ if TYPE_CHECKING:
 __all__ = [
     "ChangeView",
     "Config",
+    "EventPage",
+    "EventQuery",
+    "EventView",
     "Home",
     "LeaveView",
     "MemberView",
     "MeshError",
     "Node",
+    "NoticeView",
     "PeerView",
     "Receipt",
     "RecordView",
@@ -53,6 +59,9 @@ __all__ = [
 _ELSEWHERE = {
     "MeshError": "errors",
     "Config": "node.config",
+    "EventPage": "node.eventviews",
+    "EventQuery": "node.eventviews",
+    "EventView": "node.eventviews",
     "Home": "node.home",
     "join": "node.joining",
     "LeaveView": "node.memberviews",

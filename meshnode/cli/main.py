@@ -42,6 +42,8 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("forget", "forget", "erase one row on this device, and keep nothing of it"),
     ("import", "import_rows", "write rows from a CSV, TSV or JSONL file"),
     ("watch", "watch", "show changes as they happen"),
+    ("events", "events", "show the retained log, and check it"),
+    ("notices", "notices", "show what came up, or say that it was seen"),
     ("peers", "peers", "show the other members"),
     ("members", "members", "show who belongs to the mesh, in which role, and by whom"),
     ("vouch", "vouch", "let a device in by its public key, or in again"),

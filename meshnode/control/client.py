@@ -12,13 +12,15 @@ from meshnode.control.failures import error_of
 from meshnode.control.http import LOST, Exchange
 from meshnode.errors import BusyError, TransportError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
-from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.api import ALL_EVENTS, LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
+    AcknowledgedView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -26,6 +28,7 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
+    NoticeView,
     PeerView,
     PolicyView,
     Receipt,
@@ -139,17 +142,23 @@ class ControlClient:
     async def forget(self, table: str, key: Values, *, undo: bool = False) -> ForgetReport:
         return await self._call("forget", asked.Forget(table=table, key=key, undo=undo), ForgetReport)
 
-    async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
-        exchange = await self._open()
-        try:
-            await self._head(exchange, "changes", asked.Changes(since=since, table=table))
-            async for line in _lines(exchange.chunks()):
-                raw = parse_json(line)
-                if "error" in raw:
-                    raise error_of(from_json_builtins(raw, asked.Failure))
-                yield from_json_builtins(raw, ChangeView)
-        finally:
-            await exchange.close()
+    def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
+        return self._stream("changes", asked.Changes(since=since, table=table), ChangeView)
+
+    async def events(
+        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, limit: int = EVENTS_PER_PAGE
+    ) -> EventPage:
+        return await self._call("events", asked.Events(query=query, after=after, limit=limit), EventPage)
+
+    async def notices(self, *, kind: str | None = None, everything: bool = False) -> list[NoticeView]:
+        return await self._call("notices", asked.Notices(kind=kind, everything=everything), list[NoticeView])
+
+    def follow_notices(self, *, kind: str | None = None, everything: bool = False) -> AsyncIterator[NoticeView]:
+        return self._stream("follow-notices", asked.Notices(kind=kind, everything=everything), NoticeView)
+
+    async def acknowledge(self, ids: Sequence[int] | None = None) -> AcknowledgedView:
+        arguments = asked.Acknowledge(ids=None if ids is None else list(ids))
+        return await self._call("acknowledge", arguments, AcknowledgedView)
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
         return await self._call("invite", asked.Invite(ttl_ms=ttl_ms, confirm=confirm), InviteView)
@@ -266,6 +275,19 @@ class ControlClient:
         try:
             await self._head(exchange, operation, arguments)
             return _converted(await exchange.body(), kind)
+        finally:
+            await exchange.close()
+
+    async def _stream(self, operation: str, arguments: asked.Arguments, kind: type[T]) -> AsyncIterator[T]:
+        """An answer that goes on, a line of JSON each."""
+        exchange = await self._open()
+        try:
+            await self._head(exchange, operation, arguments)
+            async for line in _lines(exchange.chunks()):
+                raw = parse_json(line)
+                if "error" in raw:
+                    raise error_of(from_json_builtins(raw, asked.Failure))
+                yield from_json_builtins(raw, kind)
         finally:
             await exchange.close()
 

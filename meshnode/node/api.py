@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
+from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
+    AcknowledgedView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -20,6 +22,7 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
+    NoticeView,
     PeerView,
     PolicyView,
     Receipt,
@@ -36,6 +39,7 @@ from meshnode.node.views import (
     WaitResult,
 )
 
+ALL_EVENTS = EventQuery()
 ROWS_PER_PAGE = 1000  # rows that one call of `rows` gives at most
 LEAVE_S = 20.0  # seconds that a device which leaves waits for the others to have what it wrote, and to hear of it
 ROWS_PER_IMPORT = 500  # rows that one call of `import_rows` takes: one transaction
@@ -135,6 +139,27 @@ class Operations(Protocol):
 
     def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
         """Changes beyond `since` as they happen, without gap; with None, those from now on. Ends with the node."""
+        ...
+
+    async def events(
+        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, limit: int = EVENTS_PER_PAGE
+    ) -> EventPage:
+        """Retained events beyond a position of the log, own and foreign, at most `limit`; `more` says whether to go on.
+
+        Raises NotFoundError or UsageError for a table, site or verdict that there is none of.
+        """
+        ...
+
+    async def notices(self, *, kind: str | None = None, everything: bool = False) -> list[NoticeView]:
+        """Surfaced conditions, the latest first; acknowledged ones only with `everything`."""
+        ...
+
+    def follow_notices(self, *, kind: str | None = None, everything: bool = False) -> AsyncIterator[NoticeView]:
+        """Those there are, the latest last, then each as it arises, or arises again. Ends with the node."""
+        ...
+
+    async def acknowledge(self, ids: Sequence[int] | None = None) -> AcknowledgedView:
+        """Show these notices, or all there are, no more until they arise again; NotFoundError where one is not here."""
         ...
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:

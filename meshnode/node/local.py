@@ -32,6 +32,7 @@ from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_value
 from meshnode.node.letting_in import LettingIn
+from meshnode.node.logbook import Logbook
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.moved import refuse_moved, take_back
 from meshnode.node.overview import status_of
@@ -73,7 +74,7 @@ CHANGE_PAGE = 256  # changes, or rows, read at a time for one subscriber
 POLL_S = 0.2  # between two looks at a database that another process writes
 
 
-class LocalNode(LettingIn):
+class LocalNode(LettingIn, Logbook):
     """Implements `node.api.Operations` over the store alone."""
 
     def __init__(self, home: Home, storage: Storage | None) -> None:
