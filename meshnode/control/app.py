@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import json
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -97,6 +98,8 @@ def _of_the_log(operations: Operations, api: _Api) -> dict[str, Handler]:
         "events": _answer(asked.Events, api.events),
         "notices": _answer(asked.Notices, lambda a: operations.notices(kind=a.kind, everything=a.everything)),
         "follow-notices": api.follow_notices,
+        "export-events": api.export_events,
+        "import-events": api.import_events,
         "acknowledge": _answer(asked.Acknowledge, lambda a: operations.acknowledge(a.ids)),
     }
 
@@ -186,6 +189,18 @@ class _Api:
         notices = self._operations.follow_notices(kind=arguments.kind, everything=arguments.everything)
         return StreamingResponse(_lines(notices, self._stopping), media_type="application/jsonl")
 
+    async def export_events(self, request: Request) -> Response:
+        """A line of JSON now and then, the last one about the whole; who hangs up stops it."""
+        arguments = await _arguments(request, asked.ExportEvents)
+        told = self._operations.export_events(_whole(arguments.file), peer=arguments.peer, force=arguments.force)
+        return StreamingResponse(_lines(told, self._stopping), media_type="application/jsonl")
+
+    async def import_events(self, request: Request) -> Response:
+        """Likewise; what was taken in stays."""
+        arguments = await _arguments(request, asked.ImportEvents)
+        told = self._operations.import_events(_whole(arguments.file))
+        return StreamingResponse(_lines(told, self._stopping), media_type="application/jsonl")
+
     async def leave(self, arguments: asked.Leave) -> Any:
         timeout_s = min(arguments.timeout_s, LEAVE_S)
         return await self._unless_stopped(self._operations.leave(timeout_s=timeout_s))
@@ -202,6 +217,13 @@ class _Api:
             stop.cancel()
             answer.cancel()
             await asyncio.gather(stop, answer, return_exceptions=True)
+
+
+def _whole(file: str) -> str:
+    """A path that does not depend on where this process was started."""
+    if not os.path.isabs(file):
+        raise UsageError("name the file by its whole path: the node was started somewhere else")
+    return file
 
 
 def _answer(kind: type[A], operation: Callable[[A], Awaitable[Any]]) -> Handler:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from meshnode.control import requests as asked
@@ -13,6 +14,7 @@ from meshnode.control.http import LOST, Exchange
 from meshnode.errors import BusyError, TransportError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.api import ALL_EVENTS, LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.bundleviews import ExportView, IntakeView
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
@@ -159,6 +161,15 @@ class ControlClient:
     async def acknowledge(self, ids: Sequence[int] | None = None) -> AcknowledgedView:
         arguments = asked.Acknowledge(ids=None if ids is None else list(ids))
         return await self._call("acknowledge", arguments, AcknowledgedView)
+
+    def export_events(
+        self, file: str | Path, *, peer: str | None = None, force: bool = False
+    ) -> AsyncIterator[ExportView]:
+        arguments = asked.ExportEvents(file=str(Path(file).absolute()), peer=peer, force=force)
+        return self._stream("export-events", arguments, ExportView)
+
+    def import_events(self, file: str | Path) -> AsyncIterator[IntakeView]:
+        return self._stream("import-events", asked.ImportEvents(file=str(Path(file).absolute())), IntakeView)
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
         return await self._call("invite", asked.Invite(ttl_ms=ttl_ms, confirm=confirm), InviteView)

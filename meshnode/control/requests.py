@@ -121,6 +121,20 @@ class Events(Arguments, frozen=True, kw_only=True):
     limit: int = EVENTS_PER_PAGE
 
 
+class ExportEvents(Arguments, frozen=True, kw_only=True):
+    """`export_events`; the file is named by its whole path."""
+
+    file: str
+    peer: str | None = None
+    force: bool = False
+
+
+class ImportEvents(Arguments, frozen=True, kw_only=True):
+    """`import_events`; likewise."""
+
+    file: str
+
+
 class Notices(Arguments, frozen=True, kw_only=True):
     """`notices` and `follow_notices`."""
 

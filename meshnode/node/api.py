@@ -7,9 +7,11 @@ Three things implement it: `node.node.Node` (running), `node.local` (the store a
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
+from meshnode.node.bundleviews import ExportView, IntakeView
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
@@ -160,6 +162,23 @@ class Operations(Protocol):
 
     async def acknowledge(self, ids: Sequence[int] | None = None) -> AcknowledgedView:
         """Show these notices, or all there are, no more until they arise again; NotFoundError where one is not here."""
+        ...
+
+    def export_events(
+        self, file: str | Path, *, peer: str | None = None, force: bool = False
+    ) -> AsyncIterator[ExportView]:
+        """Write a bundle for one member, or for any, with all that it may not have; the last view says that it is done.
+
+        Everything from where the peer is known to stand is in it, until the peer acknowledges by a bundle of its own,
+        or on a link. UsageError where the file is there already (unless `force`) or cannot be written.
+        """
+        ...
+
+    def import_events(self, file: str | Path) -> AsyncIterator[IntakeView]:
+        """Take in a bundle that another member wrote; the last view says what became of all of it.
+
+        BundleError where it is damaged, of another mesh or for somebody else; then nothing of it is used.
+        """
         ...
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:

@@ -24,6 +24,7 @@ from meshnode.model.member import Member
 from meshnode.model.membership import Membership
 from meshnode.node import following, keeping, members, reading, syncing
 from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.bundling import Bundling
 from meshnode.node.checking import check_report
 from meshnode.node.config import Config, policy_of
 from meshnode.node.databases import database_of
@@ -74,7 +75,7 @@ CHANGE_PAGE = 256  # changes, or rows, read at a time for one subscriber
 POLL_S = 0.2  # between two looks at a database that another process writes
 
 
-class LocalNode(LettingIn, Logbook):
+class LocalNode(LettingIn, Logbook, Bundling):
     """Implements `node.api.Operations` over the store alone."""
 
     def __init__(self, home: Home, storage: Storage | None) -> None:
@@ -363,6 +364,9 @@ class LocalNode(LettingIn, Logbook):
 
     def _linked(self) -> frozenset[bytes]:
         return frozenset()
+
+    def _own_name(self) -> str:
+        return self.home.config.name
 
     async def _policy_changed(self, change: PolicyChange) -> None:
         """What follows from it for peers is stored: a running node tells its links."""
