@@ -20,7 +20,7 @@ import msgspec
 from meshnode.cli import connect
 from meshnode.cli.output import counted_text, print_one, printable
 from meshnode.cli.progress import progress
-from meshnode.errors import UsageError
+from meshnode.errors import TransportError, UsageError
 from meshnode.node.bundleviews import ExportView
 
 
@@ -59,6 +59,8 @@ async def _export(options: argparse.Namespace, path: Path, *, force: bool) -> Ex
         with progress(os.path.basename(options.file), "events") as advance:
             async for last in operations.export_events(path, peer=options.peer, force=force):
                 advance(last.position, last.last, last.events)
+    if not last.done:
+        raise TransportError("the node stopped before the bundle was written: export it again")
     return last
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from meshnode.cli import connect
 from meshnode.cli.output import counted_text, print_one, printable
 from meshnode.cli.progress import progress
-from meshnode.errors import NotFoundError
+from meshnode.errors import TransportError
 from meshnode.node.bundleviews import IntakeView
 
 
@@ -53,7 +53,7 @@ async def _import(options: argparse.Namespace, path: Path) -> IntakeView:
                 last = view
                 advance(view.bytes, view.size, view.events)
     if last is None or not last.done:
-        raise NotFoundError("the node stopped before the bundle was taken in: import it again")
+        raise TransportError("the node stopped before the bundle was taken in: import it again")
     return last
 
 

@@ -101,14 +101,14 @@ def take_report(context: Context, tx: Tx, stream: Stream, holds: Inbound | None)
 
 
 def take_asked(tx: Tx, stream: Stream, asked: Iterable[Request]) -> bool:
-    """Note what the peer asks for: the next bundle for it answers. False past the bound."""
-    waiting = set(reoffers.answers(tx, stream))
-    for request in asked:
-        if request.id not in waiting and len(waiting) >= REQUESTS_PER_PEER:
-            return False
-        waiting.add(request.id)
-        reoffers.add_answer(tx, stream, request.id)
-    return True
+    """Note all that the peer asks for: the next bundle for it answers. False past the bound."""
+    wanted = list(dict.fromkeys(request.id for request in asked))
+    for request_id in reoffers.answers(tx, stream):
+        if request_id not in wanted:  # it was answered on another path
+            reoffers.remove_answer(tx, stream, request_id)
+    for request_id in wanted[:REQUESTS_PER_PEER]:
+        reoffers.add_answer(tx, stream, request_id)
+    return len(wanted) <= REQUESTS_PER_PEER
 
 
 def held_of(context: Context, tx: Tx, peer: bytes) -> Inbound | None:

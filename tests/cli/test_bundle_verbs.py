@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.command import meshnode, start
@@ -37,6 +38,11 @@ def digest(home: Path) -> str:
     return str(done(home, "digest", "--output", "json").json[0]["digest"])
 
 
+def states(home: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = done(home, "sync-state", "--output", "json").json
+    return found
+
+
 def names(folder: Path) -> list[str]:
     """Every bundle there, whole or not."""
     return [each.name for each in folder.iterdir() if "bundle" in each.name]
@@ -60,6 +66,9 @@ def test_to_and_fro_on_a_stick_until_both_are_equal(homes: tuple[Path, Path], tm
     again = done(a, "import-events", back, "--output", "jsonl").json
     assert set(again["verdicts"]) == {"duplicate"}
     assert done(a, "export-events", stick, "--for", "b", "--force", "--output", "json").json["events"] == 0
+    peer, links, bundles = done(a, "status", "--output", "json").json["peers"][0], *states(a)
+    assert (peer["behind"], links["path"], bundles["path"]) == (0, "quic", "bundle")
+    assert (bundles["cursor"] > links["cursor"], bundles["lag_events"], bundles["stuck"]) == (True, 0, False)
     assert done(a, "check").out.startswith("clean")
     assert done(b, "check").out.startswith("clean")
 

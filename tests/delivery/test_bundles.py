@@ -194,6 +194,25 @@ def test_what_a_link_acknowledged_is_not_carried_again(tmp_path: Path, file: Pat
     assert left.events() == right.events()
 
 
+def test_what_a_link_answered_is_not_answered_by_a_bundle(tmp_path: Path, file: Path) -> None:
+    left, right = mesh(tmp_path, 2)
+    empty = right.backup()
+    left.write("n1", "Milk")
+    carry(left, right, file)
+    carry(right, left, file)
+    left.write("n2", "Bread")
+    right.lose(empty)
+    assert carry(left, right, file)[1].gap
+    carry(right, left, file)
+    assert start(left, right) == 0  # it asks for everything
+    wire = Wire(left, right)
+    wire.settle()
+    wire.cut()
+    assert right.query("SELECT count(*) FROM meshnode_requests") == [(0,)]
+    carry(right, left, file)
+    assert start(left, right) == 2
+
+
 def test_what_a_link_has_still_to_offer_again_is_carried(tmp_path: Path, file: Path) -> None:
     left, right = mesh(tmp_path, 2)
     ahead = left.time.now_ms + SKEW_MS + 10
