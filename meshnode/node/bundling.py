@@ -16,7 +16,7 @@ from meshnode.model.member import Member
 from meshnode.model.site import site_text
 from meshnode.node.bundlefile import BundleReader, BundleWriter
 from meshnode.node.bundleviews import ExportView, IntakeView
-from meshnode.node.intake import Intake
+from meshnode.node.intake import Intake, Read
 from meshnode.node.overview import SOFTWARE
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.views import HOW_TO_CHOOSE
@@ -61,9 +61,11 @@ class Bundling:
             bundle_in.check_head_untrusted(sealed.head, context.mesh_id, context.site)
             intake, pace = Intake(context, reader, sealed), _Pace()
             await self._begin(intake)
-            while await self._take_one(intake):
-                if pace.is_due():
-                    yield intake.view()
+            async with _Ahead(intake) as ahead:
+                while (read := await ahead.next()) is not None:
+                    await self._take_one(intake, read)
+                    if pace.is_due():
+                        yield intake.view()
             await self._ask()
             yield intake.view(done=True)
         finally:
@@ -78,11 +80,8 @@ class Bundling:
         )
         await self._took_in(membership_changed=intake.begun.membership_changed)
 
-    async def _take_one(self, intake: Intake) -> bool:
-        """The next frame; False at the end."""
-        read = await asyncio.to_thread(intake.read)
-        if read is None:
-            return False
+    async def _take_one(self, intake: Intake, read: Read) -> None:
+        """The next frame, through the door."""
         part, frame, checked = read
         peer, epoch, settle = intake.head.site, intake.epoch, intake.total.settled
         if frame is None:
@@ -99,7 +98,6 @@ class Bundling:
             await self._took_in(membership_changed=outcome.membership_changed)
         else:
             intake.repeat(frame)
-        return True
 
     async def _addressee(self, peer: str | None) -> Member | None:
         """The member of that name or id; UsageError where this copy may not publish."""
@@ -134,6 +132,32 @@ class Bundling:
 
     async def _ask(self) -> None:
         raise NotImplementedError
+
+
+class _Ahead:
+    """Reads and verifies the next frame while the one before is being committed."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    async def __aenter__(self) -> _Ahead:
+        self._begin()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.wait([self._reading])  # the file is closed after this
+        if not self._reading.cancelled():
+            self._reading.exception()  # whoever leaves early does not want it
+
+    def _begin(self) -> None:
+        self._reading = asyncio.ensure_future(asyncio.to_thread(self._intake.read))
+
+    async def next(self) -> Read | None:
+        """The next one; None at the end."""
+        read = await asyncio.shield(self._reading)  # a thread is not stopped by who does not wait any more
+        if read is not None:
+            self._begin()
+        return read
 
 
 @dataclass(slots=True)

@@ -27,12 +27,10 @@ _NOBODY: Final = -1
 
 def event_page(tx: Tx, membership: Membership, query: EventQuery, after: int, limit: int) -> EventPage:
     """The next events beyond a position, over one snapshot."""
-    wanted = _wanted(tx, membership, query)
-    found = entries.entries_after(tx, after, wanted, limit, PAGE_BYTES)
-    mesh_id = meta.read_bytes(tx, meta.MESH_ID)
-    views, before = [], after
+    found = entries.entries_after(tx, after, _wanted(tx, membership, query), limit, PAGE_BYTES)
+    page, views, before = _Page(tx, membership, query), [], after
     for entry in found.entries:
-        views.append(_view(tx, membership, query, mesh_id, entry, before))
+        views.append(page.view(entry, before))
         before = entry.position
     return EventPage(events=views, position=found.position, more=found.more)
 
@@ -62,29 +60,52 @@ def _site_no(tx: Tx, site: bytes) -> int:
     return _NOBODY if row is None else int(row[0])
 
 
-def _view(tx: Tx, membership: Membership, query: EventQuery, mesh_id: bytes, entry: Entry, before: int) -> EventView:
-    site = tx.execute("SELECT site FROM meshnode_sites WHERE no = ?", (entry.site_no,)).fetchone()
-    table = tx.execute("SELECT schema, name FROM meshnode_tables WHERE no = ?", (entry.table_no,)).fetchone()
-    prefix, data = entries.event_at(tx, entry.position)
-    row = StoredRow(None if site is None else bytes(site[0]), entry.hlc, prefix, table, data)
-    event, fault = examine(row, mesh_id, membership.key_of if query.verify else _no_key)
-    if query.verify and event is not None and not fault and membership.key_of(event.site) is None:
-        fault = "unknown-signer: its author is no member, so its signature cannot be verified"
-    return EventView(
-        position=entry.position,
-        id=blake3_256(data).hex(),
-        site=site_text(row.site) if row.site is not None else "",
-        hlc=(entry.hlc.physical, entry.hlc.logical),
-        table=table_text(*table) if table is not None else "",
-        key=dict(event.key) if event is not None and event.key is not None else None,
-        op="" if event is None else DELETE if event.columns is None else UPSERT,
-        columns=list(event.columns or ()) if event is not None else [],
-        size=len(data),
-        verdict=_VERDICT_OF.get(entry.state, f"state {entry.state}"),
-        removed=removed.between(tx, before, entry.position),
-        bytes=data.hex() if query.bytes else msgspec.UNSET,
-        fault=fault,
-    )
+class _Page:
+    """What the events of one page have in common."""
+
+    def __init__(self, tx: Tx, membership: Membership, query: EventQuery) -> None:
+        self._tx = tx
+        self._query = query
+        self._key_of = membership.key_of
+        self._mesh_id = meta.read_bytes(tx, meta.MESH_ID)
+        self._sites: dict[int, bytes | None] = {}
+        self._tables: dict[int, tuple[str, str] | None] = {}
+
+    def view(self, entry: Entry, before: int) -> EventView:
+        """One event; `before` is the position of the one shown before."""
+        site, table, verify = self._site(entry.site_no), self._table(entry.table_no), self._query.verify
+        prefix, data = entries.event_at(self._tx, entry.position)
+        row = StoredRow(site, entry.hlc, prefix, table, data)
+        event, fault = examine(row, self._mesh_id, self._key_of if verify else _no_key)
+        if verify and event is not None and not fault and self._key_of(event.site) is None:
+            fault = "unknown-signer: its author is no member, so its signature cannot be verified"
+        return EventView(
+            position=entry.position,
+            id=(blake3_256(data) if event is None else event.event_id).hex(),
+            site=site_text(site) if site is not None else "",
+            hlc=(entry.hlc.physical, entry.hlc.logical),
+            table=table_text(*table) if table is not None else "",
+            key=dict(event.key) if event is not None and event.key is not None else None,
+            op="" if event is None else DELETE if event.columns is None else UPSERT,
+            columns=list(event.columns or ()) if event is not None else [],
+            size=len(data),
+            verdict=_VERDICT_OF.get(entry.state, f"state {entry.state}"),
+            removed=removed.between(self._tx, before, entry.position),
+            bytes=data.hex() if self._query.bytes else msgspec.UNSET,
+            fault=fault,
+        )
+
+    def _site(self, number: int) -> bytes | None:
+        if number not in self._sites:
+            row = self._tx.execute("SELECT site FROM meshnode_sites WHERE no = ?", (number,)).fetchone()
+            self._sites[number] = None if row is None else bytes(row[0])
+        return self._sites[number]
+
+    def _table(self, number: int) -> tuple[str, str] | None:
+        if number not in self._tables:
+            row = self._tx.execute("SELECT schema, name FROM meshnode_tables WHERE no = ?", (number,)).fetchone()
+            self._tables[number] = None if row is None else (row[0], row[1])
+        return self._tables[number]
 
 
 def _no_key(_site: bytes) -> bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from meshnode.engine.bundle_in import Begun, Outcome, verify_frame
 from meshnode.engine.context import Context
@@ -17,6 +18,9 @@ from meshnode.model.frames import Answered, Batch, Introduce, Open, Records, Wat
 from meshnode.model.site import short_text, site_text
 from meshnode.node.bundlefile import BundleReader, Sealed
 from meshnode.node.bundleviews import IntakeView
+
+Read: TypeAlias = tuple[Part, Received | None, Sequence[Checked]]
+"""A frame, as the store takes it where it is a numbered one, and its events verified."""
 
 
 @dataclass(slots=True)
@@ -59,7 +63,7 @@ class Intake:
                 break
         raise self.fault("its frames are not in the order of a bundle")
 
-    def read(self) -> tuple[Part, Received | None, Sequence[Checked]] | None:
+    def read(self) -> Read | None:
         """The next frame, verified; None at the end, and no `Received` for watermarks."""
         data = next(self._parts, None)
         if data is None:
