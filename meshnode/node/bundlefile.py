@@ -1,19 +1,20 @@
 """A bundle as a file: written whole or not at all, and read twice, since nothing is used before its seal was checked.
 
 Everything read here is what somebody put into the file: lengths are bounded before bytes are, and every fault is one
-BundleError that names the file. Of a bundle of any size one frame is in memory.
+BundleError that names the file. Of a bundle of any size one frame is in memory, and the digests of its pieces, so that
+a stick which gives other bytes the second time is found out before those are used.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from meshnode.codec.digest import Digest
+from meshnode.codec.digest import Digest, blake3_256
 from meshnode.codec.framing import FrameReader
 from meshnode.errors import BundleError, NotFoundError, ProtocolError, UsageError
 from meshnode.limits import FRAME_BYTES, KIB
@@ -41,6 +42,7 @@ class BundleReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._pieces: list[bytes] = []  # digests of what `check` read
         try:
             self._file: BinaryIO = path.open("rb")
             self.size = os.fstat(self._file.fileno()).st_size
@@ -56,7 +58,7 @@ class BundleReader:
         head: Bundle | None = None
         last, frames = b"", 0
         try:
-            for data in self._raw():
+            for data in self._raw(self._pieces.append):
                 if head is None:
                     head = decode_head_untrusted(data)
                     if head.tag != mesh_tag(mesh_id):
@@ -75,7 +77,16 @@ class BundleReader:
     def parts(self) -> Iterator[bytes]:
         """The CBOR of every frame between head and seal, which `check` found sound."""
         before: bytes | None = None
-        for number, data in enumerate(self._raw()):
+        pieces = iter(self._pieces)
+
+        def compare(piece: bytes) -> None:
+            if next(pieces, None) != piece:
+                text = (
+                    f"the bundle {self.path.name} became another one while it was read: what came before that was used"
+                )
+                raise BundleError(text)
+
+        for number, data in enumerate(self._raw(compare)):
             if number > 1 and before is not None:
                 yield before
             before = data
@@ -92,13 +103,14 @@ class BundleReader:
         """One line about the file."""
         return BundleError(f"the bundle {self.path.name} cannot be used, and nothing of it was: {what}")
 
-    def _raw(self) -> Iterator[bytes]:
+    def _raw(self, noted: Callable[[bytes], None]) -> Iterator[bytes]:
         reader = FrameReader(FRAME_BYTES)
         try:
             self._file.seek(0)
             if self._file.read(len(MAGIC)) != MAGIC:
                 raise self.fault("it is no bundle of meshnode")
             while chunk := self._file.read(_CHUNK_BYTES):
+                noted(blake3_256(chunk))
                 yield from reader.feed(chunk)
         except OSError as error:
             raise self.fault(f"it cannot be read: {error.strerror}") from error

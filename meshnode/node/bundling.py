@@ -10,7 +10,7 @@ from typing import Final
 
 from meshnode.engine import bundle_in, bundle_out
 from meshnode.engine.identity import may_publish
-from meshnode.errors import UsageError
+from meshnode.errors import ProtocolError, UsageError
 from meshnode.model.frames import Watermarks
 from meshnode.model.member import Member
 from meshnode.model.site import site_text
@@ -75,9 +75,12 @@ class Bundling:
         shown, asks, opened = await asyncio.to_thread(intake.preamble)
         head = intake.head
         intake.epoch = opened.epoch
-        intake.begun = await self.storage.write(
-            lambda engine: bundle_in.begin_untrusted(engine.context, head, shown, asks, opened), head.site
-        )
+        try:
+            intake.begun = await self.storage.write(
+                lambda engine: bundle_in.begin_untrusted(engine.context, head, shown, asks, opened), head.site
+            )
+        except ProtocolError as error:
+            raise intake.fault(str(error)) from error
         await self._took_in(membership_changed=intake.begun.membership_changed)
 
     async def _take_one(self, intake: Intake, read: Read) -> None:

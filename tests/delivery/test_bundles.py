@@ -15,7 +15,7 @@ from meshnode.engine.bundle_stands import start_for
 from meshnode.errors import MembershipError, UsageError
 from meshnode.limits import SKEW_MS
 from meshnode.model.hlc import Hlc
-from meshnode.model.policy import Policy, TableClass
+from meshnode.model.policy import DAY_MS, Policy, TableClass
 from meshnode.model.scope import Scope
 from meshnode.store.watermarks import all_watermarks
 
@@ -227,7 +227,7 @@ def test_what_a_link_has_still_to_offer_again_is_carried(tmp_path: Path, file: P
     assert carry(left, right, file)[1].verdicts == {"applied": 2}
 
 
-@pytest.mark.parametrize("narrow", ["class", "raw", "scope of the peer", "own scope"])
+@pytest.mark.parametrize("narrow", ["class", "raw", "budget", "scope of the peer", "own scope"])
 def test_policy_holds_at_both_ends(tmp_path: Path, file: Path, narrow: str) -> None:
     left, right = mesh(tmp_path, 2)
     early = tmp_path / "early"
@@ -237,7 +237,13 @@ def test_policy_holds_at_both_ends(tmp_path: Path, file: Path, narrow: str) -> N
         right.take(Policy(Scope(("main.other",))))
         assert take(right, early).verdicts == {"dropped:scope": 1}
         return
-    if narrow == "scope of the peer":
+    if narrow == "budget":
+        for node in (left, right):
+            node.classify(TableClass.RAW)
+            node.take(Policy(replicate_raw_ingress=True, replay_budget_days=1))
+        left.time.now_ms += DAY_MS + 1
+        assert take(right, early).verdicts == {"dropped:scope": 1}
+    elif narrow == "scope of the peer":
         right.take(Policy(Scope(("main.other",))))
         carry(right, left, file)
     else:

@@ -196,6 +196,23 @@ def test_what_is_told_of_the_future_or_asked_without_end_is_bounded(nodes: tuple
     assert ("skew",) in right.query("SELECT kind FROM meshnode_notices")
 
 
+def test_a_stick_that_gives_other_bytes_the_second_time(nodes: tuple[Node, Node], tmp_path: Path) -> None:
+    """Else a member's seal would stand for frames that it never wrote, and what is missing be acknowledged."""
+    left = nodes[0]
+    file, other = tmp_path / "x", tmp_path / "y"
+    events = [left.event(f"n{number}", "Bread").data for number in range(2)]
+    written(other, left.key, [head(left.key), Open(EPOCH, 1), Batch(EPOCH, 1, {}, events[:1])])
+    written(file, left.key, [head(left.key), Open(EPOCH, 1), Batch(EPOCH, 1, {}, events)])
+    with closing(BundleReader(file)) as reader:
+        assert reader.check(MESH_ID).frames == 2
+        file.write_bytes(other.read_bytes())
+        with pytest.raises(BundleError, match="became another one"):
+            list(reader.parts())
+        file.write_bytes(b"")
+        with pytest.raises(BundleError):
+            list(reader.parts())
+
+
 def test_a_bundle_takes_nobodys_place_and_leaves_nothing_unfinished(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("mine")
