@@ -77,8 +77,11 @@ def begin(context: Context, to: bytes | None, *, name: str, software: str) -> Pl
     """Decide what goes into a bundle for one member, or for any; MembershipError where one of the two is out."""
     with context.transaction() as tx:
         membership, own = context.membership, context.site
-        if membership.retired(own) is not None:
-            raise MembershipError(RETIRED_HERE)
+        public_key = membership.key_of(own)
+        if membership.retired(own) is not None or public_key is None:
+            raise MembershipError(
+                RETIRED_HERE if public_key else "this device is no member: nobody would take its bundle"
+            )
         others = [each.site for each in membership.members() if each.site != own and each.cutoff is None]
         if to is not None and to not in others:
             raise MembershipError("that device is no member (any more): nobody would take a bundle that is for it")
@@ -95,7 +98,7 @@ def begin(context: Context, to: bytes | None, *, name: str, software: str) -> Pl
             head=Bundle(
                 tag=mesh_tag(context.mesh_id),
                 site=own,
-                public_key=membership.key_of(own) or b"",
+                public_key=public_key,
                 to=to,
                 name=name.encode()[:LABEL_BYTES].decode(errors="ignore"),
                 software=software,

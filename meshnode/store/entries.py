@@ -60,7 +60,7 @@ def entries_after(tx: Tx, position: int, wanted: Wanted, limit: int, size: int) 
 
 def _rows(tx: Tx, position: int) -> Any:
     return tx.execute(
-        "SELECT position, site_no, physical, logical, table_no, state, length(CAST(event AS BLOB)) FROM meshnode_log"
+        "SELECT position, site_no, physical, logical, table_no, state, length(event) FROM meshnode_log"
         " WHERE position > ? ORDER BY position LIMIT ?",
         (position, SCAN_ROWS),
     )

@@ -35,7 +35,7 @@ def heard(tx: Tx, row: PeerRow, scope: Scope) -> None:
 
 
 def wrote(tx: Tx, row: PeerRow, scope: Scope) -> None:
-    """Keep what a bundle of a peer said; when it was here last, and its clock, only a link can tell."""
+    """Keep what a bundle of a peer said; of one that ever linked, that link tells when it was seen, and its clock."""
     tx.execute(
         "INSERT INTO meshnode_peers (site, name, software, last_seen_ms, clock_offset_ms, scope)"
         " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (site) DO UPDATE SET"

@@ -18,6 +18,7 @@ from meshnode.control.client import ControlClient
 from meshnode.control.server import ControlServer
 from meshnode.errors import BundleError, NotFoundError, UsageError
 from meshnode.node.home import Home
+from meshnode.node.network import Network
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +119,9 @@ async def test_through_standard_output_and_input(homes: tuple[Path, Path]) -> No
     assert (taken.code, "1 applied" in taken.out) == (0, True)
 
 
-async def test_through_nodes_that_run(homes: tuple[Path, Path], tmp_path: Path) -> None:
+async def test_through_nodes_that_run(
+    homes: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file is named to the node, which reads and writes it; its links hear of what came in."""
     a, b = homes
     file = tmp_path / "stick.bundle"
@@ -132,8 +135,11 @@ async def test_through_nodes_that_run(homes: tuple[Path, Path], tmp_path: Path) 
             assert (views[-1].done, views[-1].events, views[-1].bytes) == (True, 1, file.stat().st_size)
             with pytest.raises(UsageError, match="--force"):
                 await anext(giver.export_events(file, peer="b"))
+            told: list[Network] = []
+            monkeypatch.setattr(Network, "log_grew", lambda network: told.append(network))
             taken = [view async for view in taker.import_events(file)]
             assert (taken[-1].done, taken[-1].verdicts) == (True, {"applied": 1})
+            assert told
             with pytest.raises(NotFoundError):
                 await anext(taker.import_events(tmp_path / "nothing"))
             file.write_bytes(b"meshnode bundle\n")
