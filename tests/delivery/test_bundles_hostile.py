@@ -232,3 +232,21 @@ def test_a_bundle_takes_nobodys_place_and_leaves_nothing_unfinished(tmp_path: Pa
         BundleWriter(tmp_path / "no" / "such", force=False)
     with closing(BundleReader(path)) as reader, pytest.raises(BundleError, match="no bundle"):
         reader.check(MESH_ID)
+
+
+def test_a_stick_whose_file_system_has_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("meshnode.node.bundlefile.os.link", link)
+    path = tmp_path / "x"
+    writer = BundleWriter(path, force=False)
+    path.write_text("somebody was faster")
+    with pytest.raises(UsageError, match="--force"):
+        writer.finish(b"seal")
+    writer.close()
+    path.unlink()
+    writer = BundleWriter(path, force=False)
+    writer.finish(b"seal")
+    writer.close()
+    assert (path.read_bytes(), [each.name for each in tmp_path.iterdir()]) == (MAGIC + b"seal", ["x"])
