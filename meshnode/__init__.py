@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from meshnode.node.conflict_views import ConflictReceipt, ConflictView
     from meshnode.node.databases import open_database
     from meshnode.node.discoverviews import DiscoverView
+    from meshnode.node.eventviews import EventPage, EventQuery, EventView
     from meshnode.node.home import Home
     from meshnode.node.joining import join
     from meshnode.node.memberviews import LeaveView, MemberView, RecordView
     from meshnode.node.node import Node
     from meshnode.node.views import (
         ChangeView,
+        NoticeView,
         PeerView,
         Receipt,
         RowChange,
@@ -37,11 +39,15 @@ __all__ = [
     "ConflictReceipt",
     "ConflictView",
     "DiscoverView",
+    "EventPage",
+    "EventQuery",
+    "EventView",
     "Home",
     "LeaveView",
     "MemberView",
     "MeshError",
     "Node",
+    "NoticeView",
     "PeerView",
     "Receipt",
     "RecordView",
@@ -60,6 +66,9 @@ _ELSEWHERE = {
     "Config": "node.config",
     "ConflictReceipt": "node.conflict_views",
     "ConflictView": "node.conflict_views",
+    "EventPage": "node.eventviews",
+    "EventQuery": "node.eventviews",
+    "EventView": "node.eventviews",
     "Home": "node.home",
     "DiscoverView": "node.discoverviews",
     "join": "node.joining",

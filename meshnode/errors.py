@@ -62,6 +62,10 @@ class UnansweredError(PairingError):
         self.asked = asked
 
 
+class BundleError(MeshError):
+    """A bundle that cannot be taken in, or not to its end: damaged, cut short, of another mesh, for somebody else."""
+
+
 class CodecError(MeshError):
     """Bytes that are not the deterministic encoding, or a value that has none (profile §2)."""
 

@@ -112,6 +112,11 @@ KEPT_PACKETS = 16_384  # sent packets remembered for one peer; against one that 
 NOTICE_INTERVAL_S = 60.0  # seconds between two notices of one kind about one peer
 NOTICE_SUBJECTS = 256  # peers told apart in the endpoint's notices; further ones share one entry
 
+# --- Bundles: files that somebody brings.
+BUNDLE_STANDS = 1024  # epochs from which one bundle says that it goes on
+BUNDLES_KEPT = 64  # bundles written for one peer, or for any, of which an acknowledgement is still understood
+BUNDLE_WATERMARKS = 4096  # groups in one frame of watermarks of a bundle: well below what a frame holds
+
 # --- Pairing and discovery.
 NEARBY_CONFIRM_S = 60.0  # seconds two people have to compare six digits (profile §10)
 NEARBY_TTL_MS = 2 * 60_000  # milliseconds a device waits for nearby ones unless told otherwise

@@ -11,13 +11,14 @@ import codecs
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
 
 from meshnode.cli import connect
 from meshnode.cli.columns import find_table
 from meshnode.cli.output import print_one, printable
+from meshnode.cli.progress import progress
 from meshnode.cli.readers import FORMATS, Read, UnreadableError, check_mark, format_of, read_rows
 from meshnode.errors import MembershipError, RegistrationError, UsageError
 from meshnode.limits import EVENT_BYTES
@@ -27,7 +28,6 @@ from meshnode.node.views import RowChange
 BATCH_CHARACTERS = 4 * EVENT_BYTES  # of text and bytes in one batch: a request stays small whatever the rows are
 PROBLEMS_SHOWN = 1000  # bad rows that get their line; the rest is counted
 _PEEK_BYTES = 4096
-Advance = Callable[[int], None]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,17 +60,18 @@ async def _import(options: argparse.Namespace) -> Importer:
             table = await find_table(operations, options.table)
             shown = "standard input" if options.file == "-" else options.file
             importer = Importer(operations, table.table, shown)
-            with _progress(file, shown) as advance:
+            size = os.fstat(file.fileno()).st_size or None
+            with progress(os.path.basename(shown), "rows") as advance:
                 try:
                     check_mark(first := file.peek(_PEEK_BYTES), options.encoding)
                     kind = options.format or format_of(options.file, first)
                     for read in read_rows(file, kind, options.encoding, table):
                         await importer.take(read)
-                        advance(importer.written)
+                        advance(file.tell() if size else 0, size, importer.written)
                 except UnreadableError as error:
                     importer.refuse(error.line, str(error))
                 await importer.flush()
-                advance(importer.written)
+                advance(size or 0, size, importer.written)
             importer.close()
             return importer
 
@@ -145,19 +146,3 @@ def _opened(name: str) -> Iterator[io.BufferedReader]:
         raise UsageError(f"cannot read {name}: {error.strerror}") from error
     with file:
         yield file
-
-
-@contextmanager
-def _progress(file: io.BufferedReader, name: str) -> Iterator[Advance]:
-    """A bar on a terminal, by the bytes read; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _written: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    size = os.fstat(file.fileno()).st_size or None
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.fields[rows]} rows"), console=Console(stderr=True)) as progress:
-        task = progress.add_task(printable(os.path.basename(name)), total=size, rows=0)
-        yield lambda written: progress.update(task, completed=file.tell() if size else None, rows=written)

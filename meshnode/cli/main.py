@@ -44,6 +44,10 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("import", "import_rows", "write rows from a CSV, TSV or JSONL file"),
     ("conflicts", "conflicts", "show concurrent writes of one cell, and decide them"),
     ("watch", "watch", "show changes as they happen"),
+    ("events", "events", "show the retained log, and check it"),
+    ("export-events", "export_events", "write what another device may not have into a file"),
+    ("import-events", "import_events", "take in such a file"),
+    ("notices", "notices", "show what came up, or say that it was seen"),
     ("peers", "peers", "show the other members"),
     ("members", "members", "show who belongs to the mesh, in which role, and by whom"),
     ("vouch", "vouch", "let a device in by its public key, or in again"),
@@ -119,7 +123,7 @@ def _split(arguments: list[str]) -> tuple[list[str], str | None, list[str]]:
 
 
 def _main_parser() -> Parser:
-    lines = [f"  {verb:12} {does}" for verb, _, does in _VERBS]
+    lines = [f"  {verb:13} {does}" for verb, _, does in _VERBS]
     parser = Parser(
         prog="meshnode",
         usage="meshnode [--home DIR] VERB … [--output table|json|jsonl]",

@@ -93,6 +93,27 @@ class JsonRows:
             print("]" if self._any else "[]")
 
 
+class TableRows:
+    """Prints rows as aligned columns as they come; a column grows where a later row needs it."""
+
+    def __init__(self) -> None:
+        self._widths: dict[str, int] = {}
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Print some more; every row has the same names."""
+        lines = [{name: cell(value) for name, value in row.items()} for row in rows]
+        if lines and not self._widths:
+            lines.insert(0, {name: printable(name) for name in lines[0]})
+        for line in lines:
+            for name, text in line.items():
+                self._widths[name] = max(self._widths.get(name, 0), len(text))
+        for line in lines:
+            print("  ".join(f"{text:{self._widths[name]}}" for name, text in line.items()).rstrip())
+
+    def close(self) -> None:
+        """Nothing is left to print."""
+
+
 def _rich_table(names: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-_SHOWN = ("peer", "name", "linked", "cursor", "staged", "next inbound", "behind", "lag ms", "requests", "again")
+_SHOWN = ("peer", "name", "path", "linked", "cursor", "staged", "next inbound", "behind", "lag ms", "requests", "again")
 
 
 async def _states(options: argparse.Namespace) -> list[SyncStateView]:
@@ -43,6 +43,7 @@ def _row(state: SyncStateView) -> dict[str, object]:
     return {
         "peer": state.short,
         "name": state.name,
+        "path": state.path,
         "linked": state.linked,
         "cursor": state.cursor,
         "staged": len(state.staged),

@@ -12,6 +12,23 @@ def blake3_256(data: bytes) -> bytes:
     return blake3(data).digest()
 
 
+class Digest:
+    """BLAKE3-256 of bytes that come piece by piece."""
+
+    __slots__ = ("_hasher",)
+
+    def __init__(self) -> None:
+        self._hasher = blake3()
+
+    def update(self, data: bytes) -> None:
+        """Take in some more."""
+        self._hasher.update(data)
+
+    def value(self) -> bytes:
+        """The 32 bytes of all there were so far."""
+        return self._hasher.digest()
+
+
 def derive_key(context: str, material: bytes, length: int = DIGEST_BYTES) -> bytes:
     """BLAKE3 in key-derivation mode: `context` names the use, so that no two uses share a key."""
     return blake3(material, derive_key_context=context).digest(length)

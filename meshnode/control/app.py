@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import json
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -18,9 +19,8 @@ from meshnode.control import requests as asked
 from meshnode.control.failures import failure_of, http_status_of
 from meshnode.errors import MeshError, NotFoundError, TransportError, UsageError
 from meshnode.node.api import LEAVE_S, ROWS_PER_IMPORT, ROWS_PER_PAGE, Operations
-from meshnode.node.conflict_views import ConflictView
+from meshnode.node.eventviews import EVENTS_PER_PAGE
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json, to_json_builtins
-from meshnode.node.views import ChangeView
 
 LOG = logging.getLogger("meshnode.control")
 INTERNAL = "the node failed in a way it does not know: its log says more"
@@ -35,8 +35,10 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
     api = _Api(operations, stopping)
     posts = _of_the_node(operations, api) | _of_tables(operations, api)
     posts |= _of_members(operations, api) | _of_pairing(operations, api)
+    posts |= _of_the_log(operations, api)
     readable = {"ping", "status", "peers", "members", "discover", "tables", "policy"}
     readable |= {"sync-state", "frontier", "changes", "digest", "conflicts", "conflict-changes"}
+    readable |= {"notices", "follow-notices"}
     routes = [
         Route(
             f"{asked.API}/{name}",
@@ -98,6 +100,17 @@ def _of_tables(operations: Operations, api: _Api) -> dict[str, Handler]:
         "compact": _answer(asked.SomeTable, lambda a: operations.compact(a.table)),
         "forget": _answer(asked.Forget, lambda a: operations.forget(a.table, a.key, undo=a.undo)),
         "digest": _answer(asked.Digest, lambda a: operations.digest(a.table)),
+    }
+
+
+def _of_the_log(operations: Operations, api: _Api) -> dict[str, Handler]:
+    return {
+        "events": _answer(asked.Events, api.events),
+        "notices": _answer(asked.Notices, lambda a: operations.notices(kind=a.kind, everything=a.everything)),
+        "follow-notices": api.follow_notices,
+        "export-events": api.export_events,
+        "import-events": api.import_events,
+        "acknowledge": _answer(asked.Acknowledge, lambda a: operations.acknowledge(a.ids)),
     }
 
 
@@ -186,6 +199,28 @@ class _Api:
         lines = _lines(self._operations.conflict_changes(since=arguments.since), self._stopping)
         return StreamingResponse(lines, media_type="application/jsonl")
 
+    async def events(self, arguments: asked.Events) -> Any:
+        limit = max(1, min(arguments.limit, EVENTS_PER_PAGE))
+        return await self._operations.events(arguments.query, after=arguments.after, limit=limit)
+
+    async def follow_notices(self, request: Request) -> Response:
+        """A line of JSON per notice, until the client or the node goes away."""
+        arguments = await _arguments(request, asked.Notices)
+        notices = self._operations.follow_notices(kind=arguments.kind, everything=arguments.everything)
+        return StreamingResponse(_lines(notices, self._stopping), media_type="application/jsonl")
+
+    async def export_events(self, request: Request) -> Response:
+        """A line of JSON now and then, the last one about the whole; who hangs up stops it."""
+        arguments = await _arguments(request, asked.ExportEvents)
+        told = self._operations.export_events(_whole(arguments.file), peer=arguments.peer, force=arguments.force)
+        return StreamingResponse(_lines(told, self._stopping), media_type="application/jsonl")
+
+    async def import_events(self, request: Request) -> Response:
+        """Likewise; what was taken in stays."""
+        arguments = await _arguments(request, asked.ImportEvents)
+        told = self._operations.import_events(_whole(arguments.file))
+        return StreamingResponse(_lines(told, self._stopping), media_type="application/jsonl")
+
     async def leave(self, arguments: asked.Leave) -> Any:
         timeout_s = min(arguments.timeout_s, LEAVE_S)
         return await self._unless_stopped(self._operations.leave(timeout_s=timeout_s))
@@ -202,6 +237,13 @@ class _Api:
             stop.cancel()
             answer.cancel()
             await asyncio.gather(stop, answer, return_exceptions=True)
+
+
+def _whole(file: str) -> str:
+    """A path that does not depend on where this process was started."""
+    if not os.path.isabs(file):
+        raise UsageError("name the file by its whole path: the node was started somewhere else")
+    return file
 
 
 def _answer(kind: type[A], operation: Callable[[A], Awaitable[Any]]) -> Handler:
@@ -248,14 +290,14 @@ def _query_value(text: str) -> Any:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
 
 
-async def _lines(changes: AsyncIterator[ChangeView | ConflictView], stopping: asyncio.Event) -> AsyncIterator[str]:
-    """Changes as lines; an error is the last line. An empty first line tells the client that it is subscribed."""
+async def _lines(views: AsyncIterator[T], stopping: asyncio.Event) -> AsyncIterator[str]:
+    """Views as lines; an error is the last line. An empty first line tells the client that it is subscribed."""
     stop = asyncio.ensure_future(stopping.wait())
-    following: asyncio.Future[ChangeView | ConflictView] | None = None
+    following: asyncio.Future[T] | None = None
     try:
         yield "\n"
         while True:
-            following = asyncio.ensure_future(anext(changes))
+            following = asyncio.ensure_future(anext(views))
             await asyncio.wait({stop, following}, return_when=asyncio.FIRST_COMPLETED)
             if not following.done():
                 return
@@ -269,7 +311,7 @@ async def _lines(changes: AsyncIterator[ChangeView | ConflictView], stopping: as
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
-        close = getattr(changes, "aclose", None)
+        close = getattr(views, "aclose", None)
         if close is not None:
             await close()
 

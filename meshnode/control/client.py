@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from meshnode.control import requests as asked
@@ -12,15 +13,18 @@ from meshnode.control.failures import error_of
 from meshnode.control.http import LOST, Exchange
 from meshnode.errors import BusyError, TransportError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
-from meshnode.node.api import CONFLICTS_PER_PAGE, LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.api import ALL_EVENTS, CONFLICTS_PER_PAGE, LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.bundleviews import ExportView, IntakeView
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView
 from meshnode.node.discoverviews import DiscoverView
+from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
+    AcknowledgedView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -28,6 +32,7 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
+    NoticeView,
     PeerView,
     PolicyView,
     Receipt,
@@ -151,7 +156,31 @@ class ControlClient:
         return await self._call("forget", asked.Forget(table=table, key=key, undo=undo), ForgetReport)
 
     def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
-        return self._follow("changes", asked.Changes(since=since, table=table), ChangeView)
+        return self._stream("changes", asked.Changes(since=since, table=table), ChangeView)
+
+    async def events(
+        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, limit: int = EVENTS_PER_PAGE
+    ) -> EventPage:
+        return await self._call("events", asked.Events(query=query, after=after, limit=limit), EventPage)
+
+    async def notices(self, *, kind: str | None = None, everything: bool = False) -> list[NoticeView]:
+        return await self._call("notices", asked.Notices(kind=kind, everything=everything), list[NoticeView])
+
+    def follow_notices(self, *, kind: str | None = None, everything: bool = False) -> AsyncIterator[NoticeView]:
+        return self._stream("follow-notices", asked.Notices(kind=kind, everything=everything), NoticeView)
+
+    async def acknowledge(self, ids: Sequence[int] | None = None) -> AcknowledgedView:
+        arguments = asked.Acknowledge(ids=None if ids is None else list(ids))
+        return await self._call("acknowledge", arguments, AcknowledgedView)
+
+    def export_events(
+        self, file: str | Path, *, peer: str | None = None, force: bool = False
+    ) -> AsyncIterator[ExportView]:
+        arguments = asked.ExportEvents(file=str(Path(file).absolute()), peer=peer, force=force)
+        return self._stream("export-events", arguments, ExportView)
+
+    def import_events(self, file: str | Path) -> AsyncIterator[IntakeView]:
+        return self._stream("import-events", asked.ImportEvents(file=str(Path(file).absolute())), IntakeView)
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
         return await self._call("invite", asked.Invite(ttl_ms=ttl_ms, confirm=confirm), InviteView)
@@ -207,7 +236,7 @@ class ControlClient:
         return await self._call("acknowledge-conflict", asked.OneConflict(id=conflict_id), ConflictReceipt)
 
     def conflict_changes(self, *, since: int | None = None) -> AsyncIterator[ConflictView]:
-        return self._follow("conflict-changes", asked.ConflictChanges(since=since), ConflictView)
+        return self._stream("conflict-changes", asked.ConflictChanges(since=since), ConflictView)
 
     async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
         return await self._call("request-sync", asked.RequestSync(peer=peer, table=table), SyncRequest)
@@ -271,18 +300,6 @@ class ControlClient:
         kind: Any = None
         await self._call("set-online", asked.SetOnline(online=online), kind)
 
-    async def _follow(self, operation: str, arguments: asked.Arguments, kind: type[T]) -> AsyncIterator[T]:
-        exchange = await self._open()
-        try:
-            await self._head(exchange, operation, arguments)
-            async for line in _lines(exchange.chunks()):
-                raw = parse_json(line)
-                if "error" in raw:
-                    raise error_of(from_json_builtins(raw, asked.Failure))
-                yield from_json_builtins(raw, kind)
-        finally:
-            await exchange.close()
-
     async def _call(self, operation: str, arguments: asked.Arguments, kind: type[T]) -> T:
         return await self._finish(await self._open(), operation, arguments, kind)
 
@@ -296,6 +313,19 @@ class ControlClient:
         try:
             await self._head(exchange, operation, arguments)
             return _converted(await exchange.body(), kind)
+        finally:
+            await exchange.close()
+
+    async def _stream(self, operation: str, arguments: asked.Arguments, kind: type[T]) -> AsyncIterator[T]:
+        """An answer that goes on, a line of JSON each."""
+        exchange = await self._open()
+        try:
+            await self._head(exchange, operation, arguments)
+            async for line in _lines(exchange.chunks()):
+                raw = parse_json(line)
+                if "error" in raw:
+                    raise error_of(from_json_builtins(raw, asked.Failure))
+                yield from_json_builtins(raw, kind)
         finally:
             await exchange.close()
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from meshnode.node.api import CONFLICTS_PER_PAGE, ROWS_PER_PAGE
+from meshnode.node.eventviews import EVENTS_PER_PAGE, EventQuery
 from meshnode.node.views import RowChange, Values
 
 API = "/v1"
@@ -110,6 +111,41 @@ class Changes(Arguments, frozen=True, kw_only=True):
 
     since: int | None = None
     table: str | None = None
+
+
+class Events(Arguments, frozen=True, kw_only=True):
+    """`events`."""
+
+    query: EventQuery = EventQuery()
+    after: int = 0
+    limit: int = EVENTS_PER_PAGE
+
+
+class ExportEvents(Arguments, frozen=True, kw_only=True):
+    """`export_events`; the file is named by its whole path."""
+
+    file: str
+    peer: str | None = None
+    force: bool = False
+
+
+class ImportEvents(Arguments, frozen=True, kw_only=True):
+    """`import_events`; likewise."""
+
+    file: str
+
+
+class Notices(Arguments, frozen=True, kw_only=True):
+    """`notices` and `follow_notices`."""
+
+    kind: str | None = None
+    everything: bool = False
+
+
+class Acknowledge(Arguments, frozen=True, kw_only=True):
+    """`acknowledge`: these, or all."""
+
+    ids: list[int] | None = None
 
 
 class Invite(Arguments, frozen=True, kw_only=True):

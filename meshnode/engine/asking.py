@@ -62,6 +62,11 @@ def ask_everything(context: Context, tx: Tx, peer_no: int) -> None:
     _ask_once(tx, peer_no, table_request(context, WILDCARD, WILDCARD, covering=False), restored=True)
 
 
+def ask_history(context: Context, tx: Tx, peer_no: int) -> None:
+    """A stream goes on from what is not here: ask its peer for all that it holds, its own events included."""
+    _ask_once(tx, peer_no, table_request(context, WILDCARD, WILDCARD, covering=False))
+
+
 def _ask_once(tx: Tx, peer_no: int, wanted: Request, *, restored: bool = False) -> None:
     asked = [read_request(body) for _, number, body in history.requests(tx) if number == peer_no]
     if not any(request is not None and replace(request, id=wanted.id) == wanted for request in asked):

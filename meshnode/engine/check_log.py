@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from meshnode.engine.findings import Findings
 from meshnode.errors import EnvelopeError
@@ -15,6 +15,16 @@ from meshnode.store.names import SiteNumbers
 from meshnode.store.u64 import from_sql
 
 KeyOf: TypeAlias = Callable[[bytes], bytes | None]
+
+
+class StoredRow(NamedTuple):
+    """One row of the log as it is on disk."""
+
+    site: bytes | None
+    hlc: Hlc
+    prefix: int
+    table: tuple[str, str] | None
+    data: bytes
 
 
 def check_log(tx: Tx, findings: Findings, key_of: KeyOf) -> None:
@@ -29,22 +39,29 @@ def check_log(tx: Tx, findings: Findings, key_of: KeyOf) -> None:
         findings.events += 1
         _check_gap(tx, findings, last, position)
         last = position
-        try:
-            event = _opened(bytes(data), mesh_id, key_of)
-        except EnvelopeError as error:
-            findings.differ("", f"log position {position}", f"{error.reason}: {error}")
-            continue
-        hlc = Hlc(from_sql(physical), from_sql(logical))
-        newest = max(newest, hlc)
-        named = (sites.site_of(tx, site_no), hlc, prefix, names.get(table_no))
-        if named != (event.site, event.hlc, log.id_prefix(event.event_id), (event.schema, event.table)):
-            findings.differ("", f"log position {position}", "its columns are not those of the event")
+        site, hlc = sites.site_of(tx, site_no), Hlc(from_sql(physical), from_sql(logical))
+        event, fault = examine(StoredRow(site, hlc, prefix, names.get(table_no), bytes(data)), mesh_id, key_of)
+        newest = newest if event is None else max(newest, hlc)
+        if fault:
+            findings.differ("", f"log position {position}", fault)
     if meta.read_clock(tx) < newest:
         findings.differ("", "clock", f"{tuple(meta.read_clock(tx))} is behind the log's {tuple(newest)}")
     upcoming = meta.read_counter(tx, meta.NEXT_POSITION)
     if upcoming <= last:
         findings.differ("", "next position", f"{upcoming} was given out before: the log ends at {last}")
     _check_gap(tx, findings, last, upcoming)
+
+
+def examine(row: StoredRow, mesh_id: bytes, key_of: KeyOf) -> tuple[Event | None, str]:
+    """The event of a row, None where its bytes are none; and what is wrong with the two, empty where nothing is."""
+    try:
+        event = _opened(row.data, mesh_id, key_of)
+    except EnvelopeError as error:
+        return None, f"{error.reason}: {error}"
+    stored = (row.site, row.hlc, row.prefix, row.table)
+    if stored != (event.site, event.hlc, log.id_prefix(event.event_id), (event.schema, event.table)):
+        return event, "its columns are not those of the event"
+    return event, ""
 
 
 def _check_gap(tx: Tx, findings: Findings, before: int, position: int) -> None:

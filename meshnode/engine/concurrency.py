@@ -19,7 +19,7 @@ from meshnode.model.conflict import EVENT_ID_OF_RANK, SITE_OF_RANK, Relation
 from meshnode.model.hlc import Hlc, Rank, hlc_of_rank
 from meshnode.model.scope import Scope
 from meshnode.model.taken import Taken, first_taken, taken_by, was_sent
-from meshnode.store import delivery, log, peers, repeats, taken
+from meshnode.store import bundles, delivery, log, peers, repeats, taken
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Stream
 from meshnode.store.names import TableEntry
@@ -36,6 +36,7 @@ class Concurrency:
         self._scopes: dict[bytes, Scope] = {}
         self._positions: dict[Rank, int | None] = {}
         self._sent: dict[tuple[int, str], tuple[int, frozenset[int]]] | None = None
+        self._bundled_to = 0
 
     def relation(self, entry: TableEntry, ours: Rank, theirs: Rank) -> Relation | None:
         """How the two stand to each other; None where one of them may have been here before."""
@@ -92,9 +93,15 @@ class Concurrency:
         return end is not None and hlc_of_rank(rank) <= end
 
     def _is_out(self, position: int, but: int | None) -> bool:
-        """Whether the event at `position` went, or is on its way, to anybody but the peer of this number."""
+        """Whether the event at `position` went, or is on its way, to anybody but the peer of this number.
+
+        A bundle may have been read by anybody, and by that peer before our frame came.
+        """
         if self._sent is None:
             self._sent = {stream.key: self._sent_of(stream) for stream in delivery.streams(self._tx)}
+            self._bundled_to = bundles.bundled_to(self._tx)
+        if position <= self._bundled_to:
+            return True
         for (number, _path), (passed, ahead) in self._sent.items():
             if number != but and (position <= passed or position in ahead or was_sent(self._of_peer(number), position)):
                 return True

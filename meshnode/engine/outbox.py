@@ -20,10 +20,11 @@ from meshnode.engine.settling import settle_possible
 from meshnode.engine.staging import Staging
 from meshnode.errors import CorruptStateError
 from meshnode.limits import BATCH_EVENTS, REQUESTS_PER_PEER
+from meshnode.model.bundle import BUNDLE_PATH
 from meshnode.model.delivery import Advanced, OutboundStream, Replaced, Settlement, StagedFrame
 from meshnode.model.frames import EPOCH_BYTES, Request, WatermarkEntry
 from meshnode.model.scope import WILDCARD
-from meshnode.store import backfills, delivery, history, inbound, reoffers, taken
+from meshnode.store import backfills, bundles, delivery, history, inbound, reoffers, taken
 from meshnode.store.backfills import Wanted
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Outbound, StagedRow, Stream
@@ -85,7 +86,7 @@ def advance(
         if _is_worth_writing(before, outbound, at_once=more or staging.passed_held):
             delivery.write_outbound(tx, stream, outbound)
         waits = staging.waiting
-        told = _watermarks(context, tx, offered, waits) if watermarks and staging.tells and fault is None else None
+        told = claimable(context, tx, offered, waits) if watermarks and staging.tells and fault is None else None
     if fault is not None:
         raise fault
     all_frames = (*frames, *staging.frames)
@@ -187,8 +188,10 @@ def queue_answer(context: Context, peer: bytes, path: str, request: Request, *, 
 
 def offer_again(context: Context, tx: Tx, schema: str, table: str) -> bool:
     """Offer every peer what its stream passed over of a table that goes out from now on; whether there was any peer."""
-    last, begun = context.next_position - 1, False
+    last, begun = context.next_position - 1, bundles.begin_all_anew(tx, context.env.wall_ms())
     for stream in delivery.streams(tx):
+        if stream.path == BUNDLE_PATH:
+            continue
         try:
             passed, _ = _passed(tx, stream)
         except CorruptStateError:
@@ -342,7 +345,7 @@ def _start(outbound: Outbound, before: Outbound, at: str, now_ms: int, staged: S
     return replace(outbound, rewound_ms=now_ms if passed else before.rewound_ms)
 
 
-def _watermarks(context: Context, tx: Tx, offered: Filter, waiting: Collection[bytes]) -> tuple[WatermarkEntry, ...]:
+def claimable(context: Context, tx: Tx, offered: Filter, waiting: Collection[bytes]) -> tuple[WatermarkEntry, ...]:
     """What this node has applied of the groups that the peer is offered, its own included.
 
     Not of groups that it does not take whole, nor of its own while it asks for them: what was passed over, or lost with

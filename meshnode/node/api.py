@@ -7,14 +7,18 @@ Three things implement it: `node.node.Node` (running), `node.local` (the store a
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
+from meshnode.node.bundleviews import ExportView, IntakeView
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView
 from meshnode.node.discoverviews import DiscoverView
+from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
+    AcknowledgedView,
     ChangeView,
     CheckReport,
     ForgetReport,
@@ -22,6 +26,7 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
+    NoticeView,
     PeerView,
     PolicyView,
     Receipt,
@@ -38,6 +43,7 @@ from meshnode.node.views import (
     WaitResult,
 )
 
+ALL_EVENTS = EventQuery()
 ROWS_PER_PAGE = 1000  # rows that one call of `rows` gives at most
 CONFLICTS_PER_PAGE = 1000  # conflicts that one call gives at most
 LEAVE_S = 20.0  # seconds that a device which leaves waits for the others to have what it wrote, and to hear of it
@@ -145,6 +151,44 @@ class Operations(Protocol):
 
     def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
         """Changes beyond `since` as they happen, without gap; with None, those from now on. Ends with the node."""
+        ...
+
+    async def events(
+        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, limit: int = EVENTS_PER_PAGE
+    ) -> EventPage:
+        """Retained events beyond a position of the log, own and foreign, at most `limit`; `more` says whether to go on.
+
+        Raises NotFoundError or UsageError for a table, site or verdict that there is none of.
+        """
+        ...
+
+    async def notices(self, *, kind: str | None = None, everything: bool = False) -> list[NoticeView]:
+        """Surfaced conditions, the latest first; acknowledged ones only with `everything`."""
+        ...
+
+    def follow_notices(self, *, kind: str | None = None, everything: bool = False) -> AsyncIterator[NoticeView]:
+        """Those there are, the latest last, then each as it arises, or arises again. Ends with the node."""
+        ...
+
+    async def acknowledge(self, ids: Sequence[int] | None = None) -> AcknowledgedView:
+        """Show these notices, or all there are, no more until they arise again; NotFoundError where one is not here."""
+        ...
+
+    def export_events(
+        self, file: str | Path, *, peer: str | None = None, force: bool = False
+    ) -> AsyncIterator[ExportView]:
+        """Write a bundle for one member, or for any, with all that it may not have; the last view says that it is done.
+
+        Everything from where the peer is known to stand is in it, until the peer acknowledges by a bundle of its own,
+        or on a link. UsageError where the file is there already (unless `force`) or cannot be written.
+        """
+        ...
+
+    def import_events(self, file: str | Path) -> AsyncIterator[IntakeView]:
+        """Take in a bundle that another member wrote; the last view says what became of all of it.
+
+        BundleError where it is damaged, of another mesh or for somebody else; then nothing of it is used.
+        """
         ...
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:

@@ -20,6 +20,7 @@ from meshnode.errors import UsageError
 from meshnode.model.event import Event
 from meshnode.node import keeping, members, reading, syncing
 from meshnode.node.api import LEAVE_S
+from meshnode.node.bundling import Bundling
 from meshnode.node.config import Config, policy_of
 from meshnode.node.contesting import Contesting
 from meshnode.node.databases import database_of
@@ -28,6 +29,7 @@ from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_values
 from meshnode.node.letting_in import LettingIn
+from meshnode.node.logbook import Logbook
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.moved import refuse_moved, take_back
 from meshnode.node.peering import wait_result
@@ -55,7 +57,7 @@ from meshnode.node.views import (
 T = TypeVar("T")
 
 
-class LocalNode(LettingIn, Telling, Discovering, Contesting):
+class LocalNode(LettingIn, Telling, Discovering, Contesting, Logbook, Bundling):
     """Implements `node.api.Operations` over the store alone."""
 
     # --- asking
@@ -273,9 +275,6 @@ class LocalNode(LettingIn, Telling, Discovering, Contesting):
 
     async def _wake(self, sites: Sequence[bytes]) -> None:
         """Only a running node has cycles."""
-
-    async def _ask(self) -> None:
-        """New requests are stored: a running node sends them now, any other at its next links."""
 
     # --- the rest
 

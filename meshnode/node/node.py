@@ -301,6 +301,15 @@ class Node(LocalNode):
     def _linked(self) -> frozenset[bytes]:
         return self._network.linked if self._network is not None else frozenset()
 
+    def _own_name(self) -> str:
+        return self._settings.name
+
+    async def _took_in(self, *, membership_changed: bool) -> None:
+        if self._network is not None:
+            if membership_changed:
+                await self._network.membership_changed()
+            self._network.log_grew()
+
     async def _follow(self, settings: Sequence[str]) -> None:
         """Take these settings over from the file."""
         changed = {name: getattr(self._said, name) for name in settings}

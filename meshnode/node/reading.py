@@ -6,7 +6,7 @@ from itertools import islice
 
 from meshnode.codec import cbor
 from meshnode.node.views import ColumnView, NoticeView, RowView, TableDigest, TableView, Values, table_text
-from meshnode.store import policies, queries
+from meshnode.store import notices, policies, queries
 from meshnode.store.database import Tx
 from meshnode.store.notices import Notice
 from meshnode.store.tables import Destination
@@ -79,16 +79,18 @@ def table_names(tx: Tx) -> list[tuple[str, str]]:
 
 
 def notice_views(tx: Tx) -> list[NoticeView]:
-    """The latest surfaced conditions."""
-    return [_notice_view(each) for each in queries.notices(tx, NOTICES_SHOWN)]
+    """The latest surfaced conditions that nobody acknowledged."""
+    return [notice_view(each) for each in notices.latest(tx, NOTICES_SHOWN)]
 
 
 def _row_view(row: queries.Row) -> RowView:
     return RowView(key=row.key, columns=row.columns, cleared=row.cleared, unmaterialized=row.unmaterialized)
 
 
-def _notice_view(notice: Notice) -> NoticeView:
+def notice_view(notice: Notice) -> NoticeView:
+    """One surfaced condition."""
     return NoticeView(
+        id=notice.no,
         kind=notice.kind,
         site=notice.site.hex(),
         table=notice.table,
@@ -96,4 +98,5 @@ def _notice_view(notice: Notice) -> NoticeView:
         first_ms=notice.first_ms,
         last_ms=notice.last_ms,
         sample=notice.sample,
+        acknowledged=notice.acknowledged,
     )

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from meshnode.engine.engine import Engine
 from meshnode.engine.membership import load_membership
-from meshnode.errors import UsageError
+from meshnode.errors import IdentityError, UsageError
 from meshnode.model.member import Member
 from meshnode.model.membership import Membership
 from meshnode.node import syncing
@@ -53,6 +53,9 @@ class Stored:
     def _ended(self) -> bool:
         return False
 
+    async def _ask(self) -> None:
+        """New requests are stored: a running node sends them now, any other at its next links."""
+
     # --- the rest
 
     def _mesh(self, tx: Tx, heard: Mapping[bytes, Heard]) -> Mesh:
@@ -60,3 +63,9 @@ class Stored:
 
     def _others(self, tx: Tx, named: str | None) -> list[Member]:
         return syncing.others_named(tx, self._membership(tx), meta.read_bytes(tx, meta.SITE), named)
+
+    def _incarnation(self) -> bytes | None:
+        try:
+            return self.home.incarnation()
+        except IdentityError:
+            return None  # `up` says what is wrong with the file

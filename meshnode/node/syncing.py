@@ -9,6 +9,7 @@ from meshnode.engine.asking import table_request, withdraw_from
 from meshnode.engine.context import Context
 from meshnode.engine.syncstate import SyncState, sync_state
 from meshnode.errors import UsageError
+from meshnode.model.bundle import BUNDLE_PATH
 from meshnode.model.delivery import PATH
 from meshnode.model.frames import WHAT_SITE, Request, encode_frame
 from meshnode.model.member import Member
@@ -44,12 +45,19 @@ def others_named(tx: Tx, membership: Membership, own: bytes, named: str | None) 
 
 
 def sync_states(tx: Tx, members: Sequence[Member], heard: Mapping[bytes, Heard], now_ms: int) -> list[SyncStateView]:
-    """The streams to and from each member, in site order."""
+    """The streams to and from each member, in site order: those of links, and of bundles where there were any."""
     rows = peers.all_heard(tx)
-    return [
-        _view(tx, each, rows[each.site].name if each.site in rows else each.name, heard.get(each.site, Heard()), now_ms)
-        for each in members
-    ]
+    tables = ("meshnode_outbound", "meshnode_inbound")
+    bundled = {each.peer for name in tables for each in delivery.streams(tx, name) if each.path == BUNDLE_PATH}
+    views = []
+    for each in members:
+        name, told = rows[each.site].name if each.site in rows else each.name, heard.get(each.site, Heard())
+        views += [
+            _view(tx, each, path, name, told, now_ms)
+            for path in (PATH, BUNDLE_PATH)
+            if path == PATH or each.site in bundled
+        ]
+    return views
 
 
 def frontier_views(tx: Tx, membership: Membership, own: bytes, wanted: Sequence[Member] | None) -> list[FrontierView]:
@@ -97,17 +105,17 @@ def _asked(member: Member, request: Request, linked: bool) -> AskedView:
     )
 
 
-def _view(tx: Tx, member: Member, name: str, heard: Heard, now_ms: int) -> SyncStateView:
-    state = sync_state(tx, member.site, PATH, offered_to(tx, member.site, heard), now_ms, heard.links)
-    if heard.stopped and heard.stopped not in state.faults:
+def _view(tx: Tx, member: Member, path: str, name: str, heard: Heard, now_ms: int) -> SyncStateView:
+    state = sync_state(tx, member.site, path, offered_to(tx, member.site, heard), now_ms, heard.links)
+    if path == PATH and heard.stopped and heard.stopped not in state.faults:
         state.faults.append(heard.stopped)
     outbound = state.outbound
     return SyncStateView(
         site=site_text(member.site),
         short=short_text(member.site),
         name=name,
-        linked=heard.linked,
-        path=PATH,
+        linked=heard.linked and path == PATH,
+        path=path,
         cursor=outbound.cursor if outbound else 0,
         offer_cursor=outbound.offer_cursor if outbound else None,
         record_cursor=outbound.record_cursor if outbound else 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 
-from meshnode.errors import IdentityError, NotFoundError
+from meshnode.errors import NotFoundError
 from meshnode.node import following, reading, syncing
 from meshnode.node.api import ROWS_PER_PAGE
 from meshnode.node.checking import check_report
@@ -121,9 +121,3 @@ class Telling(Stored):
         return status_of(
             self._mesh(tx, heard), self.home, self._incarnation(), encrypted=self.storage.file.key is not None
         )
-
-    def _incarnation(self) -> bytes | None:
-        try:
-            return self.home.incarnation()
-        except IdentityError:
-            return None  # `up` says what is wrong with the file

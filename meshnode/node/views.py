@@ -32,6 +32,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 class NoticeView(View, frozen=True, kw_only=True):
     """A surfaced condition, aggregated (profile §6)."""
 
+    id: int = 0
     kind: str
     site: str = ""
     table: str = ""
@@ -39,6 +40,13 @@ class NoticeView(View, frozen=True, kw_only=True):
     first_ms: int
     last_ms: int
     sample: str = ""
+    acknowledged: bool = False  # its owner has seen it, and it has not arisen since
+
+
+class AcknowledgedView(View, frozen=True, kw_only=True):
+    """Notices whose owner has seen them: they are shown no more until they arise again."""
+
+    acknowledged: int
 
 
 class GroupView(View, frozen=True, kw_only=True):

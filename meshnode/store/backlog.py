@@ -6,8 +6,9 @@ Reads only, over the writer's transaction or any read-only connection. Evidence 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from meshnode.model.bundle import BUNDLE_PATH
 from meshnode.model.delivery import GroupName
 from meshnode.model.hlc import ZERO, Hlc
 from meshnode.model.policy import TableClass
@@ -77,7 +78,8 @@ def backlog(
     staged = read_staged(reads, stream, outbound) if outbound else []
     inbound = read_inbound(reads, stream)
     again = {kind: sum(len(each.items.positions) for each in staged if each.items.kind == kind) for kind in _AGAIN}
-    behind, waiting = events_open(reads, stream, outbound or Outbound(b""), allows, now_ms, linked)
+    at = _acknowledged(reads, stream, outbound or Outbound(b""))
+    behind, waiting = events_open(reads, stream, at, allows, now_ms, linked)
     events_again, records_again = (_count(reads, stream, "meshnode_reoffers", "kind = ?", kind) for kind in _KINDS)
     return Backlog(
         epoch=outbound.epoch if outbound else None,
@@ -86,9 +88,7 @@ def backlog(
         settled_no=outbound.settled_no if outbound else 0,
         events_behind=behind + events_again + again[EVENTS_AGAIN],
         waiting=waiting,
-        records_behind=records_after(reads, outbound.record_cursor if outbound else 0)
-        + records_again
-        + again[RECORDS_AGAIN],
+        records_behind=records_after(reads, at.record_cursor) + records_again + again[RECORDS_AGAIN],
         staged=len(staged),
         attempts=staged[0].attempts if staged else 0,
         reoffers=events_again + records_again,
@@ -124,6 +124,19 @@ def groups_rejected(reads: Reads, site: bytes) -> int:
 def sites_ahead(reads: Reads, newest: Mapping[bytes, Hlc]) -> list[bytes]:
     """The sites of which a peer's hello tells later events than are here (`max_hlc`: a hint)."""
     return [site for site, hlc in newest.items() if hlc > _newest(reads, site)]
+
+
+def _acknowledged(reads: Reads, stream: Stream, at: Outbound) -> Outbound:
+    """How far the peer acknowledged, on links or by a bundle of its."""
+    bundle = read_outbound(reads, replace(stream, path=BUNDLE_PATH))
+    if bundle is None:
+        return at
+    return replace(
+        at,
+        cursor=max(at.cursor, bundle.cursor),
+        record_cursor=max(at.record_cursor, bundle.record_cursor),
+        offer_cursor=None if at.offer_cursor is None else max(at.offer_cursor, bundle.cursor),
+    )
 
 
 _KINDS = (EVENT, RECORD)

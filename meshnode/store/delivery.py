@@ -285,7 +285,8 @@ def streams(tx: Reads, table: str = "meshnode_outbound") -> list[Stream]:
 
 def forget_all(tx: Tx) -> None:
     """Every stream, either way, is another site's from now on."""
-    for name in ("outbound", "staged", "epochs", "reoffers", "answers", "backfills", "inbound", "acks", "requests"):
+    sending = ("outbound", "staged", "epochs", "reoffers", "answers", "backfills", "bundles")
+    for name in (*sending, "inbound", "acks", "requests"):
         tx.execute(f"DELETE FROM meshnode_{name}")  # noqa: S608  # our own names
     tx.execute("DELETE FROM meshnode_taken")
 

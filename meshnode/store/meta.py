@@ -17,6 +17,7 @@ CLOCK: Final = "clock"
 NEXT_POSITION: Final = "next_position"
 NEXT_CHANGE: Final = "next_change"
 NEXT_CONFLICT_CHANGE: Final = "next_conflict_change"
+BUNDLED_TO: Final = "bundled_to"
 
 _PAIR: Final = struct.Struct(">QQ")
 

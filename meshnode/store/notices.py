@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from meshnode.limits import NOTICE_ROWS, NOTICE_TABLES_PER_SITE
+from meshnode.store import meta
 from meshnode.store.database import Tx
 
 OTHER_TABLES: Final = "*"
@@ -15,11 +16,13 @@ OTHER_TABLES: Final = "*"
 SAMPLE_CHARACTERS: Final = 500  # of what a site may bring about
 OWN_SAMPLE_CHARACTERS: Final = 16_000  # of what this node says by itself: it may be SQL to run
 
+_NEXT_SEQ: Final = "next_notice"  # of a counter in `meta`
+_COLUMNS: Final = "kind, site, table_name, count, first_ms, last_ms, sample, no, acknowledged, seq"
 _UPSERT: Final = """
-INSERT INTO meshnode_notices (kind, site, table_name, count, first_ms, last_ms, sample)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO meshnode_notices (kind, site, table_name, count, first_ms, last_ms, sample, seq)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (kind, site, table_name) DO UPDATE SET count = count + excluded.count, last_ms = excluded.last_ms,
-sample = excluded.sample
+sample = excluded.sample, seq = excluded.seq, acknowledged = 0
 """
 
 
@@ -34,6 +37,9 @@ class Notice:
     first_ms: int
     last_ms: int
     sample: str
+    no: int = 0  # its row, 0 before it has one
+    acknowledged: bool = False  # its owner has seen it, and it has not arisen since
+    seq: int = 0  # of its last surfacing
 
 
 class NoticeBook:
@@ -55,14 +61,17 @@ class NoticeBook:
         if not self._pending:
             return []
         total = int(tx.execute("SELECT count(*) FROM meshnode_notices").fetchone()[0])
+        seq = meta.read_counter(tx, _NEXT_SEQ)
         surfaced = []
         for (kind, site, table), (count, sample) in self._pending.items():
             room = SAMPLE_CHARACTERS if site else OWN_SAMPLE_CHARACTERS
             site, table, is_new = _place(tx, kind, site, table, total)
             total += is_new
             sample = sample.encode("utf-8", "replace").decode()[:room]
-            tx.execute(_UPSERT, (kind, site, table, count, now_ms, now_ms, sample))
+            tx.execute(_UPSERT, (kind, site, table, count, now_ms, now_ms, sample, seq))
             surfaced.append(Notice(kind, site, table, count, now_ms, now_ms, sample))
+            seq += 1
+        meta.write(tx, _NEXT_SEQ, seq)
         self._pending.clear()
         return surfaced
 
@@ -75,6 +84,36 @@ def stands(tx: Tx, kind: str, site: bytes = b"") -> bool:
 def end(tx: Tx, kind: str, site: bytes = b"", table: str = "") -> None:
     """A condition came to its end: it is not shown any more."""
     tx.execute("DELETE FROM meshnode_notices WHERE kind = ? AND site = ? AND table_name = ?", (kind, site, table))
+
+
+def latest(tx: Tx, limit: int, *, kind: str | None = None, everything: bool = False) -> list[Notice]:
+    """Surfaced conditions, the latest first: of one kind or all; with `everything` acknowledged ones too."""
+    found = tx.execute(
+        f"SELECT {_COLUMNS} FROM meshnode_notices WHERE (kind = ? OR ? IS NULL) AND acknowledged <= ?"  # noqa: S608
+        " ORDER BY last_ms DESC, no LIMIT ?",
+        (kind, kind, int(everything), limit),
+    )
+    return list(map(_notice, found))
+
+
+def surfaced_after(tx: Tx, seq: int, limit: int, *, kind: str | None = None, everything: bool = False) -> list[Notice]:
+    """The next conditions that arose beyond `seq`, or arose again, in that order."""
+    found = tx.execute(
+        f"SELECT {_COLUMNS} FROM meshnode_notices WHERE seq > ? AND (kind = ? OR ? IS NULL)"  # noqa: S608
+        " AND acknowledged <= ? ORDER BY seq, no LIMIT ?",
+        (seq, kind, kind, int(everything), limit),
+    )
+    return list(map(_notice, found))
+
+
+def acknowledge(tx: Tx, no: int) -> bool:
+    """Its owner has seen it; False where there is no such notice (any more)."""
+    return bool(tx.execute("UPDATE meshnode_notices SET acknowledged = 1 WHERE no = ?", (no,)).rowcount)
+
+
+def acknowledge_all(tx: Tx) -> int:
+    """Its owner has seen all there are; how many were new to it."""
+    return int(tx.execute("UPDATE meshnode_notices SET acknowledged = 1 WHERE acknowledged = 0").rowcount)
 
 
 def latest_of(tx: Tx, site: bytes, kinds: Sequence[str]) -> str:
@@ -105,6 +144,11 @@ def _place(tx: Tx, kind: str, site: bytes, table: str, total: int) -> tuple[byte
     if total >= NOTICE_ROWS:
         site, table = b"", ""
     return site, table, not _exists(tx, kind, site, table)
+
+
+def _notice(row: Sequence[Any]) -> Notice:
+    kind, site, table, count, first_ms, last_ms, sample, no, acknowledged, seq = row
+    return Notice(kind, site, table, count, first_ms, last_ms, sample, no, bool(acknowledged), seq)
 
 
 def _exists(tx: Tx, kind: str, site: bytes, table: str) -> bool:

@@ -34,6 +34,16 @@ def heard(tx: Tx, row: PeerRow, scope: Scope) -> None:
     )
 
 
+def wrote(tx: Tx, row: PeerRow, scope: Scope) -> None:
+    """Keep what a bundle of a peer said; of one that ever linked, that link tells when it was seen, and its clock."""
+    tx.execute(
+        "INSERT INTO meshnode_peers (site, name, software, last_seen_ms, clock_offset_ms, scope)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (site) DO UPDATE SET"
+        " name = excluded.name, software = excluded.software, scope = excluded.scope",
+        (*row, cbor.encode(list(scope.patterns))),
+    )
+
+
 def seen(tx: Tx, site: bytes, now_ms: int) -> None:
     """A link to a peer that had said hello ended."""
     tx.execute("UPDATE meshnode_peers SET last_seen_ms = ? WHERE site = ?", (now_ms, site))

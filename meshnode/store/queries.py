@@ -20,7 +20,6 @@ from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx, UnreadableText
 from meshnode.store.destinations import open_destination
 from meshnode.store.names import SiteNumbers, TableEntry, TableNumbers
-from meshnode.store.notices import Notice
 from meshnode.store.recall import recall
 from meshnode.store.rows import unpack_state
 from meshnode.store.tables import Destination, quote
@@ -222,13 +221,3 @@ def changes_since(tx: Tx, seq: int, limit: int) -> list[Change]:
         change = changes.unpack(data)
         result.append(Change(number, schema, name, key_of(change.key_bytes), change))
     return result
-
-
-def notices(tx: Tx, limit: int = _PAGE) -> list[Notice]:
-    """Surfaced conditions, the latest first."""
-    found = tx.execute(
-        "SELECT kind, site, table_name, count, first_ms, last_ms, sample FROM meshnode_notices "
-        "ORDER BY last_ms DESC, no LIMIT ?",
-        (limit,),
-    )
-    return [Notice(*row) for row in found]

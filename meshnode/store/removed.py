@@ -57,6 +57,18 @@ def count(tx: Tx) -> int:
     return int(tx.execute("SELECT coalesce(sum(last - first + 1), 0) FROM meshnode_removed").fetchone()[0])
 
 
+def between(tx: Tx, after: int, before: int) -> dict[str, int]:
+    """How many positions between these two were removed, by the reason."""
+    if before - after < 2:
+        return {}
+    found = tx.execute(
+        "SELECT why, sum(min(last, ?) - max(first, ?) + 1) FROM meshnode_removed WHERE first < ? AND last > ?"
+        " GROUP BY why ORDER BY why",
+        (before - 1, after + 1, before, after),
+    )
+    return {str(why): int(positions) for why, positions in found}
+
+
 def _range_at(tx: Tx, position: int) -> tuple[int, int, str] | None:
     row = tx.execute(
         "SELECT first, last, why FROM meshnode_removed WHERE first <= ? ORDER BY first DESC LIMIT 1", (position,)

@@ -55,6 +55,14 @@ def due(tx: Tx, stream: Stream, kind: int, limit: int) -> list[int]:
     return [row[0] for row in rows]
 
 
+def lowest(tx: Reads, stream: Stream, kind: int) -> int | None:
+    """The first position that is to be offered again, None where there is none."""
+    row = tx.execute(
+        "SELECT min(position) FROM meshnode_reoffers WHERE site_no = ? AND path = ? AND kind = ?", (*stream.key, kind)
+    ).fetchone()
+    return None if row[0] is None else int(row[0])
+
+
 def count(tx: Reads, stream: Stream) -> tuple[int, int]:
     """How many there are, and how many of them wait for the next cycle."""
     row = tx.execute(

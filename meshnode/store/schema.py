@@ -355,6 +355,25 @@ CREATE TABLE meshnode_repeats (       -- events of a site up to this clock may h
     physical NOT NULL,
     logical NOT NULL
 );
+
+-- Grows with every surfacing, so that a reader finds what is new; 1: its owner has seen it, until it arises again.
+ALTER TABLE meshnode_notices ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE meshnode_notices ADD COLUMN acknowledged INTEGER NOT NULL DEFAULT 0;
+UPDATE meshnode_notices SET seq = no;
+INSERT INTO meshnode_meta (name, value) SELECT 'next_notice', coalesce(max(no), 0) + 1 FROM meshnode_notices;
+CREATE INDEX meshnode_notices_seq ON meshnode_notices (seq);
+
+CREATE TABLE meshnode_bundles (       -- bundles that this node wrote: a peer that says it holds one stands there
+    no INTEGER PRIMARY KEY,
+    site_no INTEGER NOT NULL,         -- for whom; 0: for any member
+    epoch BLOB NOT NULL,
+    last_no INTEGER NOT NULL,         -- its last frame, and the digest of that
+    digest BLOB NOT NULL,
+    start INTEGER NOT NULL,           -- log position from which on it carries everything
+    cursor INTEGER NOT NULL,          -- and up to which
+    record_cursor INTEGER NOT NULL,
+    answers BLOB NOT NULL             -- ids of the requests that it answers
+);
 """
 
 _MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4)

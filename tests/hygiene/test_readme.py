@@ -57,12 +57,15 @@ async def run_block(block: str, home: Path, running: list[asyncio.subprocess.Pro
 
 
 async def test_the_quick_start_and_the_end_of_a_device_run_as_written(tmp_path: Path) -> None:
-    first, second, theft = (block for block in blocks("console") if "meshnode" in block)
+    first, second, theft, give, take = (block for block in blocks("console") if "meshnode" in block)
     running: list[asyncio.subprocess.Process] = []
     try:
         invite = (await run_block(first, tmp_path / "a", running)).strip()
         assert invite.startswith("meshnode-invite:")
         await run_block(second, tmp_path / "b", running, INVITE=invite)
+        bundles = {name: str(tmp_path / name) for name in ("STICK", "BACK")}
+        await run_block(give, tmp_path / "a", running, **bundles)
+        await run_block(take, tmp_path / "b", running, **bundles)
         members = await run_block(theft, tmp_path / "b", running, FILE=str(tmp_path / "a" / "recovery.key"))
         assert "retired by the recovery key" in members
     finally:

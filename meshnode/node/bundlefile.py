@@ -1,0 +1,188 @@
+"""A bundle as a file: written whole or not at all, and read twice, since nothing is used before its seal was checked.
+
+Everything read here is what somebody put into the file: lengths are bounded before bytes are, and every fault is one
+BundleError that names the file. Of a bundle of any size one frame is in memory, and the digests of its pieces, so that
+a stick which gives other bytes the second time is found out before those are used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from meshnode.codec.digest import Digest, blake3_256
+from meshnode.codec.framing import FrameReader
+from meshnode.errors import BundleError, NotFoundError, ProtocolError, UsageError
+from meshnode.limits import FRAME_BYTES, KIB
+from meshnode.model.bundle import MAGIC, Bundle
+from meshnode.model.bundle_untrusted import check_seal_untrusted, decode_head_untrusted
+from meshnode.model.site import mesh_tag
+from meshnode.node.private import sync_folder
+
+_CHUNK_BYTES: Final = 256 * KIB
+_PREFIX_BYTES: Final = 4
+_SEAL: Final = b"\xa2atdseal"  # how the CBOR of a seal begins
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What a bundle was found to be, once all of it was read."""
+
+    head: Bundle
+    frames: int  # without head and seal
+    digest: bytes
+
+
+class BundleReader:
+    """An open bundle; one thread at a time. NotFoundError, UsageError where it cannot be opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pieces: list[bytes] = []  # digests of what `check` read
+        try:
+            self._file: BinaryIO = path.open("rb")
+            self.size = os.fstat(self._file.fileno()).st_size
+        except FileNotFoundError as error:
+            raise NotFoundError(f"there is no file {path}") from error
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+    def check(self, mesh_id: bytes) -> Sealed:
+        """Read all of it and check its seal: BundleError where anything of it is not what its writer sealed."""
+        digest = Digest()
+        digest.update(MAGIC)
+        head: Bundle | None = None
+        last, frames = b"", 0
+        try:
+            for data in self._raw(self._pieces.append):
+                if head is None:
+                    head = decode_head_untrusted(data)
+                    if head.tag != mesh_tag(mesh_id):
+                        raise self.fault(f"it is of another mesh ({head.tag.hex()})")
+                if frames:
+                    digest.update(len(last).to_bytes(_PREFIX_BYTES, "big"))
+                    digest.update(last)
+                last, frames = data, frames + 1
+            if head is None or not last.startswith(_SEAL):
+                raise self.fault("it is cut short: its end is missing")
+            check_seal_untrusted(last, head, mesh_id, digest.value())
+        except ProtocolError as error:
+            raise self.fault(str(error)) from error
+        return Sealed(head, frames - 2, digest.value())
+
+    def parts(self) -> Iterator[bytes]:
+        """The CBOR of every frame between head and seal, which `check` found sound."""
+        before: bytes | None = None
+        pieces = iter(self._pieces)
+
+        def compare(piece: bytes) -> None:
+            if next(pieces, None) != piece:
+                text = (
+                    f"the bundle {self.path.name} became another one while it was read: what came before that was used"
+                )
+                raise BundleError(text)
+
+        for number, data in enumerate(self._raw(compare)):
+            if number > 1 and before is not None:
+                yield before
+            before = data
+
+    def tell(self) -> int:
+        """How many bytes were read."""
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def fault(self, what: str) -> BundleError:
+        """One line about the file."""
+        return BundleError(f"the bundle {self.path.name} cannot be used, and nothing of it was: {what}")
+
+    def _raw(self, noted: Callable[[bytes], None]) -> Iterator[bytes]:
+        reader = FrameReader(FRAME_BYTES)
+        try:
+            self._file.seek(0)
+            if self._file.read(len(MAGIC)) != MAGIC:
+                raise self.fault("it is no bundle of meshnode")
+            while chunk := self._file.read(_CHUNK_BYTES):
+                noted(blake3_256(chunk))
+                yield from reader.feed(chunk)
+        except OSError as error:
+            raise self.fault(f"it cannot be read: {error.strerror}") from error
+        if reader.pending_bytes:
+            raise self.fault("it is cut short in the middle of a frame")
+
+
+class BundleWriter:
+    """A bundle that is written beside its place; `finish` puts it there, `close` takes back what is unfinished."""
+
+    def __init__(self, path: Path, *, force: bool) -> None:
+        self.path = path
+        self.size = 0
+        self._force = force
+        self._digest = Digest()
+        self._draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+        if not force and os.path.lexists(path):
+            raise _there(path)
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder: name a file in it")
+        try:
+            self._file = os.fdopen(os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        self.write(MAGIC)
+
+    @property
+    def digest(self) -> bytes:
+        """Of every byte so far."""
+        return self._digest.value()
+
+    def write(self, data: bytes) -> None:
+        """Some more bytes; UsageError where the disk does not take them."""
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise UsageError(f"cannot write {self.path}: {error.strerror}") from error
+        self._digest.update(data)
+        self.size += len(data)
+
+    def finish(self, seal: bytes) -> None:
+        """The last bytes; the file has all of its content, on disk and in its place, when this returns."""
+        self.write(seal)
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._put_in_place()
+            sync_folder(self.path.parent)
+        except OSError as error:
+            raise UsageError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Leave nothing unfinished behind."""
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._draft.unlink(missing_ok=True)
+
+    def _put_in_place(self) -> None:
+        if self._force:
+            self._draft.replace(self.path)
+            return
+        try:
+            os.link(self._draft, self.path)  # unlike a rename it never takes another file's place
+        except FileExistsError:
+            raise _there(self.path) from None
+        except OSError:  # a stick's file system may have no links
+            if os.path.lexists(self.path):
+                raise _there(self.path) from None
+            self._draft.replace(self.path)
+
+
+def _there(path: Path) -> UsageError:
+    return UsageError(f"{path} is there already: choose another name, or say --force to put this one in its place")

@@ -1,0 +1,69 @@
+"""What a node tells of what came in: retained events and surfaced conditions, a page at a time (profile §6)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from meshnode.engine.engine import Engine
+from meshnode.errors import NotFoundError
+from meshnode.limits import NOTICE_ROWS
+from meshnode.node.api import ALL_EVENTS
+from meshnode.node.eventlog import event_page
+from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
+from meshnode.node.reading import notice_view
+from meshnode.node.stored import Stored
+from meshnode.node.views import AcknowledgedView, NoticeView
+from meshnode.store import notices
+from meshnode.store.database import Tx
+
+NOTICE_PAGE = 256  # notices read at a time for one follower
+
+
+class Logbook(Stored):
+    """These operations over a node's storage."""
+
+    async def events(
+        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, limit: int = EVENTS_PER_PAGE
+    ) -> EventPage:
+        """Retained events beyond a position of the log."""
+        return await self.storage.read(lambda tx: event_page(tx, self._membership(tx), query, after, limit))
+
+    async def notices(self, *, kind: str | None = None, everything: bool = False) -> list[NoticeView]:
+        """Surfaced conditions, the latest first."""
+
+        def read(tx: Tx) -> list[NoticeView]:
+            # Each of the shared entries past the bound is one more row.
+            found = notices.latest(tx, 2 * NOTICE_ROWS, kind=kind, everything=everything)
+            return [notice_view(each) for each in found]
+
+        return await self.storage.read(read)
+
+    async def follow_notices(self, *, kind: str | None = None, everything: bool = False) -> AsyncIterator[NoticeView]:
+        """Those there are, in the order in which they last arose, then each as it arises."""
+        seq = 0
+        while not self._ended():
+            rung = self.storage.changed.listen()
+            page = await self.storage.read(
+                lambda tx, at=seq: notices.surfaced_after(  # type: ignore[misc]
+                    tx, at, NOTICE_PAGE, kind=kind, everything=everything
+                )
+            )
+            for notice in page:
+                seq = notice.seq
+                yield notice_view(notice)
+            if not page:
+                await self.storage.changed.wait(rung, self._poll_s())
+
+    async def acknowledge(self, ids: Sequence[int] | None = None) -> AcknowledgedView:
+        """These notices were seen, or all of them; NotFoundError where one of them is not there."""
+        return AcknowledgedView(acknowledged=await self.storage.write(lambda engine: _acknowledge(engine, ids)))
+
+
+def _acknowledge(engine: Engine, ids: Sequence[int] | None) -> int:
+    with engine.context.transaction() as tx:
+        if ids is None:
+            return notices.acknowledge_all(tx)
+        missing = [number for number in ids if not notices.acknowledge(tx, number)]
+        if missing:  # all of them, or none
+            raise NotFoundError(f"there is no notice {missing[0]}: `meshnode notices --all` lists them")
+        return len(ids)
