@@ -96,7 +96,7 @@ def test_verify_names_what_is_wrong(home: Path) -> None:
 
 
 async def test_a_running_node_answers_the_same(tmp_path: Path) -> None:
-    async with Node(tmp_path / "n", config=Config(listen="127.0.0.1", discovery=False)) as node:
+    async with Node(tmp_path / "n", config=Config(listen="127.0.0.1", mdns_enabled=False)) as node:
         await node.add_table("notes", key={"id": "TEXT"}, columns={"title": "TEXT", "raw": "BLOB"})
         await node.put("notes", {"id": "n1"}, {"title": "Milk", "raw": b"\x00"})
         await node.put("notes", {"id": "n2"}, {"title": "Bread"})

@@ -15,7 +15,7 @@ from meshnode.errors import NotFoundError
 from meshnode.node.config import Config
 from meshnode.node.views import NoticeView
 
-QUIET = Config(listen="127.0.0.1", discovery=False)
+QUIET = Config(listen="127.0.0.1", mdns_enabled=False)
 
 
 async def surface(node: Node, kind: str, text: str) -> None:

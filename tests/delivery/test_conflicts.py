@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.bundles import carry
 from support.pair import NOTES, Node, Wire, mesh, settle
 
 from meshnode.engine.conflicts import acknowledge, resolve
@@ -201,6 +202,18 @@ def test_a_relay_records_nothing_and_who_hears_by_it_calls_it_possible(tmp_path:
     assert unresolved(left) == [("title", "Milk", "Oat milk", False)]
     for wire in wires:
         wire.cut()
+
+
+def test_who_may_have_read_ours_in_a_bundle_is_not_certain_not_to_have_seen_it(
+    pair: tuple[Node, Node], tmp_path: Path
+) -> None:
+    left, right = pair
+    left.write("n1", "Milk")
+    carry(left, right, tmp_path / "x.bundle")
+    right.write("n1", "Oat milk")  # it has seen Milk; the frame that brings it again is acknowledged only now
+    link(left, right)
+    assert [certain for *_, certain in unresolved(left)] in ([], [False])
+    assert ledger(right) == []
 
 
 def test_an_ack_that_comes_later_withdraws_what_was_only_possible(pair: tuple[Node, Node]) -> None:
