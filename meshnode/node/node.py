@@ -25,7 +25,8 @@ from meshnode.model.site import site_text
 from meshnode.node import admitting, members
 from meshnode.node.api import LEAVE_S
 from meshnode.node.bell import Bell
-from meshnode.node.config import POLICY, Config, load_config
+from meshnode.node.config import POLICY, Config
+from meshnode.node.configfile import load_config
 from meshnode.node.databases import database_of
 from meshnode.node.discovering import CUT_OFF
 from meshnode.node.founding import found

@@ -26,7 +26,7 @@ from support.nodes import (
 
 from meshnode import Node
 from meshnode.errors import ConfigError, NotFoundError, UsageError
-from meshnode.node.config import load_config
+from meshnode.node.configfile import load_config
 
 
 @asynccontextmanager
