@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshnode.errors import MeshError
     from meshnode.node.config import Config
+    from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
     from meshnode.node.databases import open_database
     from meshnode.node.discoverviews import DiscoverView
     from meshnode.node.home import Home
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ChangeView",
     "Config",
+    "ConfigReceipt",
+    "ConfigView",
     "DiscoverView",
     "Home",
     "LeaveView",
@@ -42,6 +45,7 @@ __all__ = [
     "PeerView",
     "Receipt",
     "RecordView",
+    "ReloadView",
     "RowChange",
     "RowExplanation",
     "RowView",
@@ -56,6 +60,9 @@ _ELSEWHERE = {
     "MeshError": "errors",
     "Config": "node.config",
     "Home": "node.home",
+    "ConfigReceipt": "node.configviews",
+    "ConfigView": "node.configviews",
+    "ReloadView": "node.configviews",
     "DiscoverView": "node.discoverviews",
     "join": "node.joining",
     "LeaveView": "node.memberviews",

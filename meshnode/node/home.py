@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from meshnode.errors import ConfigError, IdentityError, NotFoundError, UsageError
 from meshnode.limits import DEFAULT_PORT
 from meshnode.node.cipher import sqlcipher
-from meshnode.node.config import POLICY, Config
+from meshnode.node.config import Config
 from meshnode.node.configfile import change_settings, load_config
 from meshnode.node.configtext import config_text
 from meshnode.node.keyfile import is_protected, kept_as, read_key, write_key
@@ -276,12 +276,6 @@ class Home:
         if self.passphrase.said() is not None and not is_protected(path):  # an earlier attempt's
             write_key(path, key.seed, self.passphrase.said())
         return key
-
-    def change_policy(self, setting: str, value: Any) -> Config:
-        """Say one setting of the policy otherwise, in the file too; ConfigError for what it cannot be."""
-        if setting not in POLICY:
-            raise ConfigError(f"there is no policy {setting!r}: it has {', '.join(POLICY)}")
-        return self.change_setting(setting, value)
 
     def change_setting(self, setting: str, value: Any) -> Config:
         """Say one setting otherwise, in the file too; ConfigError for what it cannot be."""
