@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshnode.errors import MeshError
     from meshnode.node.config import Config
+    from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
     from meshnode.node.conflict_views import ConflictReceipt, ConflictView
     from meshnode.node.databases import open_database
     from meshnode.node.discoverviews import DiscoverView
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ChangeView",
     "Config",
+    "ConfigReceipt",
+    "ConfigView",
     "ConflictReceipt",
     "ConflictView",
     "DiscoverView",
@@ -51,6 +54,7 @@ __all__ = [
     "PeerView",
     "Receipt",
     "RecordView",
+    "ReloadView",
     "RowChange",
     "RowExplanation",
     "RowView",
@@ -70,6 +74,9 @@ _ELSEWHERE = {
     "EventQuery": "node.eventviews",
     "EventView": "node.eventviews",
     "Home": "node.home",
+    "ConfigReceipt": "node.configviews",
+    "ConfigView": "node.configviews",
+    "ReloadView": "node.configviews",
     "DiscoverView": "node.discoverviews",
     "join": "node.joining",
     "LeaveView": "node.memberviews",

@@ -13,6 +13,7 @@ from meshnode.cli.passphrase import passphrase_of
 from meshnode.control.client import ControlClient
 from meshnode.errors import UsageError
 from meshnode.node.api import Operations
+from meshnode.node.config import Config
 from meshnode.node.home import Home, default_home
 from meshnode.node.lock import lock_alone, lock_or
 
@@ -36,6 +37,13 @@ def loaded_home(options: argparse.Namespace) -> Home:
     return Home.load(home_path(options), passphrase=passphrase_of(options))
 
 
+def _unread_home(options: argparse.Namespace) -> Home:
+    """That home, with a node, whatever its settings say: a running one answers though they cannot be used any more."""
+    home = Home(home_path(options), Config())
+    home.refuse_empty()
+    return home
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a verb's coroutine to its end."""
     return asyncio.run(work)
@@ -44,21 +52,20 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 @asynccontextmanager
 async def reading(options: argparse.Namespace) -> AsyncIterator[Operations]:
     """A node to read from: takes no lock."""
-    home = loaded_home(options)
-    running = await ControlClient.connect(home)
+    running = await ControlClient.connect(_unread_home(options))
     if running is not None:
         yield running
         return
     from meshnode.node.local import open_local
 
-    async with open_local(home, writing=False) as operations:
+    async with open_local(loaded_home(options), writing=False) as operations:
         yield operations
 
 
 @asynccontextmanager
 async def writing(options: argparse.Namespace, verb: str, *, taking_back: bool = False) -> AsyncIterator[Operations]:
     """A node to write to: waits for the home's lock, looking for the control socket of a starting node meanwhile."""
-    home = loaded_home(options)
+    home = _unread_home(options)
     found = await lock_or(home.lock_path, verb, lambda: ControlClient.connect(home))
     if isinstance(found, ControlClient):
         yield found
@@ -66,8 +73,27 @@ async def writing(options: argparse.Namespace, verb: str, *, taking_back: bool =
     from meshnode.node.local import open_local
 
     with found:
-        async with open_local(home, writing=True, taking_back=taking_back) as operations:
+        async with open_local(loaded_home(options), writing=True, taking_back=taking_back) as operations:
             yield operations
+
+
+@asynccontextmanager
+async def configuring(options: argparse.Namespace, verb: str | None) -> AsyncIterator[tuple[Home, Operations | None]]:
+    """A home for its settings, which may be what has to be mended, and its node if one runs.
+
+    With a verb, whoever else changes something here is waited for.
+    """
+    home = _unread_home(options)
+    found = await ControlClient.connect(home)
+    if verb is None or found is not None:
+        yield home, found
+        return
+    taken = await lock_or(home.lock_path, verb, lambda: ControlClient.connect(home))
+    if isinstance(taken, ControlClient):
+        yield home, taken
+        return
+    with taken:
+        yield home, None
 
 
 @asynccontextmanager

@@ -33,6 +33,7 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("discover", "discover", "show who is around, and why each was dialed or not"),
     ("table", "table", "add a table to the mesh, say its class, or list them"),
     ("policy", "policy", "show or change what may cross the mesh"),
+    ("config", "config", "show, check and change the settings"),
     ("put", "put", "write one row"),
     ("get", "get", "show one row"),
     ("rm", "rm", "delete one row"),

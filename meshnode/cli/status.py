@@ -52,6 +52,8 @@ def _print(status: Status) -> None:
         print(f"{counted_text(conflicts, 'conflict')} that nobody decided{possible}: `meshnode conflicts`")
     if status.running:
         print(_discovery(status) if status.online else "cut off: it has no links on purpose")
+    if status.restart_required:
+        print(f"at the next start config.toml changes: {', '.join(status.restart_required)}")
     if status.moved:
         print(f"Nothing is written or sent here: {printable(status.moved)}.")
     elif not status.publishing:

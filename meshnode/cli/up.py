@@ -111,8 +111,9 @@ def _reload_on_hangup(node: Node) -> None:
 
 async def _reload(node: Node) -> None:
     try:
-        await node.reload()
-        LOG.info("config.toml was read again")
+        answer = await node.reload()
+        waiting = ", ".join(answer.restart_required)
+        LOG.info("config.toml was read again%s", f": {waiting} at the next start" if waiting else "")
     except MeshError as error:
         LOG.error("config.toml was not taken: %s", error)
 

@@ -36,7 +36,7 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
     posts = _of_the_node(operations, api) | _of_tables(operations, api)
     posts |= _of_members(operations, api) | _of_pairing(operations, api)
     posts |= _of_the_log(operations, api)
-    readable = {"ping", "status", "peers", "members", "discover", "tables", "policy"}
+    readable = {"ping", "status", "peers", "members", "discover", "tables", "policy", "config"}
     readable |= {"sync-state", "frontier", "changes", "digest", "conflicts", "conflict-changes"}
     readable |= {"notices", "follow-notices"}
     routes = [
@@ -58,6 +58,10 @@ def _of_the_node(operations: Operations, api: _Api) -> dict[str, Handler]:
         "discover": _answer(asked.Discover, api.discover),
         "policy": _answer(asked.NoArguments, lambda _: operations.policy()),
         "set-policy": _answer(asked.SetPolicy, lambda a: operations.set_policy(a.setting, a.value)),
+        "config": _answer(asked.NoArguments, lambda _: operations.config()),
+        "set-config": _answer(asked.SetConfig, lambda a: operations.set_config(a.values)),
+        "apply-config": _answer(asked.ApplyConfig, lambda a: operations.apply_config(a.text)),
+        "reload": _answer(asked.NoArguments, lambda _: operations.reload()),
         "sync-state": _answer(asked.SomePeer, lambda a: operations.sync_state(a.peer)),
         "frontier": _answer(asked.SomePeer, lambda a: operations.frontier(a.peer)),
         "conflicts": _answer(

@@ -15,6 +15,7 @@ from meshnode.errors import BusyError, TransportError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.api import ALL_EVENTS, CONFLICTS_PER_PAGE, LEAVE_S, ROWS_PER_PAGE
 from meshnode.node.bundleviews import ExportView, IntakeView
+from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView
 from meshnode.node.discoverviews import DiscoverView
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
@@ -119,6 +120,18 @@ class ControlClient:
 
     async def set_policy(self, setting: str, value: Any) -> PolicyView:
         return await self._call("set-policy", asked.SetPolicy(setting=setting, value=value), PolicyView)
+
+    async def config(self) -> ConfigView:
+        return await self._call("config", asked.NoArguments(), ConfigView)
+
+    async def set_config(self, values: Mapping[str, Any]) -> ConfigReceipt:
+        return await self._call("set-config", asked.SetConfig(values=dict(values)), ConfigReceipt)
+
+    async def apply_config(self, text: str) -> ConfigReceipt:
+        return await self._call("apply-config", asked.ApplyConfig(text=text), ConfigReceipt)
+
+    async def reload(self) -> ReloadView:
+        return await self._call("reload", asked.NoArguments(), ReloadView)
 
     async def put(self, table: str, key: Values, columns: Values) -> Receipt:
         return await self._call("put", asked.Put(table=table, key=key, columns=columns), Receipt)

@@ -48,6 +48,18 @@ class SetPolicy(Arguments, frozen=True, kw_only=True):
     value: Any
 
 
+class SetConfig(Arguments, frozen=True, kw_only=True):
+    """`set_config`."""
+
+    values: dict[str, Any]
+
+
+class ApplyConfig(Arguments, frozen=True, kw_only=True):
+    """`apply_config`."""
+
+    text: str
+
+
 class Put(Arguments, frozen=True, kw_only=True):
     """`put`."""
 

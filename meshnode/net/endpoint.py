@@ -116,6 +116,10 @@ class Endpoint:
         """The live link to a site, if there is one."""
         return self.reception.links.link_to(site)
 
+    def allow_links(self, most: int) -> None:
+        """So many live links from now on; the farthest ones beyond that end."""
+        self.reception.links.allow(most)
+
     def keep(self, link: Link) -> None:
         """This ceremony is one that people take part in: strangers that come do not push it out."""
         self.reception.keep(link)

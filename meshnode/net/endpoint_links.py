@@ -21,7 +21,7 @@ from meshnode.net.endpoint_connection import Connection
 from meshnode.net.endpoint_notices import NoticeBoard
 from meshnode.net.endpoint_ports import Ending
 from meshnode.net.link import Link
-from meshnode.net.neighbours import surplus
+from meshnode.net.neighbours import surplus, too_many
 
 _REPLACED = "replaced by another link to the same site"
 _LEAST_S = 0.25  # seconds an older link always gets: its answers may wait here, where this process stood still
@@ -35,6 +35,7 @@ class LinkRegistry:
     ) -> None:
         self._own_site = own_site
         self._config = config
+        self._most = config.live_links
         self._notices = notices
         self._hand_over = hand_over
         self._live: dict[bytes, Link] = {}
@@ -51,6 +52,12 @@ class LinkRegistry:
     def link_to(self, site: bytes) -> Link | None:
         """The live link to a site."""
         return self._live.get(site)
+
+    def allow(self, most: int) -> None:
+        """So many live links from now on."""
+        self._most = most
+        for site in too_many(self._own_site, self._live, most):
+            self._give_way(site, "this node has fewer links now")
 
     def stop(self) -> None:
         """No more decisions, and no more live links."""
@@ -107,7 +114,7 @@ class LinkRegistry:
 
     def _has_place(self, link: Link) -> bool:
         """Whether a link may be live beside the others, one of which may have to go for it."""
-        most = self._config.live_links
+        most = self._most
         goes = surplus(self._own_site, self._live, link.site, most)
         if goes is None:
             return True
@@ -116,10 +123,13 @@ class LinkRegistry:
                 self._notices.post("too-many-peers", link.site, f"{most} links are live; one more was refused")
             link.close(CloseCode.LIMIT, "too many peers")
             return False
-        farther = self._live.pop(goes)
-        farther.live = False
-        farther.close(CloseCode.LIMIT, "nearer members need the place")
+        self._give_way(goes, "nearer members need the place")
         return True
+
+    def _give_way(self, site: bytes, why: str) -> None:
+        farther = self._live.pop(site)
+        farther.live = False
+        farther.close(CloseCode.LIMIT, why)
 
     async def _decide(self, older: Link, newer: Link, keep: Keep) -> None:
         """A dead older link gives way whatever the rule says, which is about living ones that are no twins' (§7)."""

@@ -32,6 +32,12 @@ def surplus(own: bytes, linked: Collection[bytes], new: bytes, most: int) -> byt
     return max(others, key=lambda site: (distance(ring, own, site), site))
 
 
+def too_many(own: bytes, linked: Collection[bytes], most: int) -> list[bytes]:
+    """Whose links have to go where only so many may stay: the farthest ones, the nearest on either side last."""
+    near, ring = beside(own, linked), sorted({own, *linked})
+    return sorted(linked, key=lambda site: (site not in near, distance(ring, own, site), site))[most:]
+
+
 def distance(ring: list[bytes], one: bytes, other: bytes) -> int:
     """How many steps apart two sites stand on a ring."""
     steps = abs(ring.index(one) - ring.index(other))

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.bundleviews import ExportView, IntakeView
+from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView
 from meshnode.node.discoverviews import DiscoverView
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
@@ -98,6 +99,25 @@ class Operations(Protocol):
 
     async def set_policy(self, setting: str, value: Any) -> PolicyView:
         """Change `scope`, `replicate_raw_ingress` or `replay_budget_days`, in `config.toml` and at once."""
+        ...
+
+    async def config(self) -> ConfigView:
+        """Every setting: what is in force, where that comes from, and what waits for the next start."""
+        ...
+
+    async def set_config(self, values: Mapping[str, Any]) -> ConfigReceipt:
+        """Change some settings in `config.toml`, all of them or none; what is live is in force when this returns."""
+        ...
+
+    async def apply_config(self, text: str) -> ConfigReceipt:
+        """Put a whole `config.toml` in place, comments and all: what it does not name is a default again."""
+        ...
+
+    async def reload(self) -> ReloadView:
+        """Read `config.toml` again and take over what is live; UsageError where no node runs.
+
+        ConfigError where it cannot be used as it stands: then what was in force stays so.
+        """
         ...
 
     async def put(self, table: str, key: Values, columns: Values) -> Receipt:

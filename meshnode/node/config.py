@@ -1,12 +1,12 @@
-"""The node's settings: one frozen struct, read from `config.toml`; a wrong name is answered with the nearest one."""
+"""The node's settings: one frozen struct in which every one is documented, and what each may be."""
 
 from __future__ import annotations
 
 import difflib
 import ipaddress
-import tomllib
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
@@ -18,7 +18,8 @@ from meshnode.net.wifi import WifiPolicy
 
 PORT_MAX = 65535
 REPLAY_BUDGET_DAYS = 90  # at most (NEOTH)
-# What may change while the node runs: what crosses, and on which networks it shows itself.
+SHOWN_CHARACTERS = 60  # of a value that is refused
+# What `policy` is about: what crosses, and on which networks this node shows itself.
 WIFI_POLICY = (
     "announce_on_untrusted_wifi",
     "trusted_ssids",
@@ -26,72 +27,121 @@ WIFI_POLICY = (
     "announce_on_wired_networks",
 )
 POLICY = ("scope", "replicate_raw_ingress", "replay_budget_days", *WIFI_POLICY)
-Port = Annotated[int, msgspec.Meta(ge=0, le=PORT_MAX)]
+
+
+def _live(about: str) -> msgspec.Meta:
+    """Of a setting that a running node takes over at once."""
+    return msgspec.Meta(description=about, extra={"live": True})
+
+
+def _at_start(about: str) -> msgspec.Meta:
+    """Of one that takes a new start."""
+    return msgspec.Meta(description=about, extra={"live": False})
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every setting with its default."""
+    """Every setting with its default, and what it is: files, help and the README say it in these words."""
 
-    name: str = ""  # what other people see this device called; the host's name where empty
-    port: Port = 0  # UDP port; 0 until one was chosen
-    listen: str = "::"  # address to listen on; "::" is every interface, IPv4 too
-    database: str = ""  # path of the SQLite file; meshnode.db in the home where empty
-    peers: list[str] = []  # addresses to dial without discovery, "host:port"
-    mdns_enabled: bool = True  # announce and browse by mDNS (NEOTH)
-    allow_interfaces: list[str] = []  # interfaces to be found and to look on, names or patterns; none: all real ones
-    deny_interfaces: list[str] = []  # interfaces never to use so; wins over allow_interfaces
-    announce_on_untrusted_wifi: bool = True  # be found, and look, on every Wi-Fi (NEOTH); false: on trusted_ssids alone
-    trusted_ssids: list[str] = []  # names of Wi-Fi networks, exactly as they are (NEOTH)
-    announce_on_unknown_networks: bool = False  # where not every network will do, on those whose name cannot be read
-    announce_on_wired_networks: bool = True  # on what is no Wi-Fi
-    # Links at a time; from 2 on, members that can all reach each other stay one mesh.
-    max_links: Annotated[int, msgspec.Meta(ge=1, le=LIVE_CONNECTIONS)] = LIVE_CONNECTIONS
-    scope: list[str] = []  # tables to take part in, "schema.table" patterns (profile §8); empty is all
-    replicate_raw_ingress: bool = False  # whether tables of class raw cross (NEOTH)
-    replay_budget_days: int = 0  # how old events of raw tables may be that cross, 1 to 90; 0 is without bound
+    name: Annotated[str, _at_start("what other people see this device called; the host's name where empty")] = ""
+    port: Annotated[
+        int, msgspec.Meta(ge=0, le=PORT_MAX), _at_start("UDP port; 0 is the one that was chosen for this node")
+    ] = 0
+    listen: Annotated[str, _at_start('address of this device to listen on; "::" is every interface, IPv4 too')] = "::"
+    database: Annotated[
+        str, _at_start("path of the SQLite file, from the home on; meshnode.db in the home where empty")
+    ] = ""
+    peers: Annotated[list[str], _live('addresses to dial without discovery, "host:port"')] = []
+    mdns_enabled: Annotated[bool, _live("announce this node, and look for others, by mDNS")] = True  # NEOTH
+    allow_interfaces: Annotated[
+        list[str], _live("interfaces to be found and to look on, names or patterns; none: all real ones")
+    ] = []
+    deny_interfaces: Annotated[list[str], _live("interfaces never to use so; wins over allow_interfaces")] = []
+    announce_on_untrusted_wifi: Annotated[  # NEOTH
+        bool, _live("be found, and look, on every Wi-Fi; false: on trusted_ssids alone")
+    ] = True
+    trusted_ssids: Annotated[list[str], _live("names of your Wi-Fi networks, exactly as they are")] = []  # NEOTH
+    announce_on_unknown_networks: Annotated[
+        bool, _live("where not every network will do, on those whose name cannot be read")
+    ] = False
+    announce_on_wired_networks: Annotated[bool, _live("where not every network will do, on what is no Wi-Fi")] = True
+    max_links: Annotated[
+        int,
+        msgspec.Meta(ge=1, le=LIVE_CONNECTIONS),
+        _live("links at a time; from 2 on, members that can all reach each other stay one mesh"),
+    ] = LIVE_CONNECTIONS
+    scope: Annotated[
+        list[str], _live('tables to take part in, "schema.table" patterns; none is every one')
+    ] = []  # profile §8
+    replicate_raw_ingress: Annotated[bool, _live("whether tables of class raw cross the mesh")] = False  # NEOTH
+    replay_budget_days: Annotated[
+        int, _live("days that events of raw tables may be old and still cross, 1 to 90; 0 is without bound")
+    ] = 0
 
 
-def load_config(path: Path) -> Config:
-    """Read a configuration file; one that does not exist is all defaults. ConfigError names file and setting."""
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What there is to know of one setting."""
+
+    name: str
+    default: Any
+    live: bool  # whether a running node takes it over at once; else at its next start
+    about: str
+    takes: str  # what a value is, in words
+
+
+def _settings() -> Iterator[Setting]:
+    default = Config()
+    for name, hint in get_type_hints(Config, include_extras=True).items():
+        kind, *metas = get_args(hint)
+        about = metas[-1]
+        low, high = getattr(metas[0], "ge", None), getattr(metas[0], "le", None)
+        takes = _KINDS.get(kind, _LIST) if low is None else f"a number from {low} to {high}"
+        yield Setting(name, getattr(default, name), about.extra["live"], about.description, takes)
+
+
+_KINDS = {str: "text in quotes", bool: "true or false", int: "a number"}
+_LIST = 'a list of texts, such as ["a", "b"]'
+SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in _settings()}
+
+
+def setting_of(name: str) -> Setting:
+    """The setting of this name; ConfigError that has the nearest one."""
+    if name not in SETTINGS:
+        raise ConfigError(no_such(name))
+    return SETTINGS[name]
+
+
+def no_such(name: str) -> str:
+    """What to say of a name that is none of a setting."""
+    near = difflib.get_close_matches(name, SETTINGS, n=1)
+    hint = f", did you mean {near[0]!r}?" if near else f"; the settings are {', '.join(SETTINGS)}"
+    return f"there is no setting {_shown(name)}{hint}"
+
+
+def fault_of(name: str, value: Any) -> str | None:
+    """Why a setting cannot be this, or is none at all; None where all is well."""
+    if name not in SETTINGS:
+        return no_such(name)
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return Config()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
-    return parse_config(text, str(path))
-
-
-def parse_config(text: str, source: str = "config.toml") -> Config:
-    """TOML text to settings; raises ConfigError with the source's name and one clear reason."""
-    try:
-        raw = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{source}: not TOML: {error}") from error
-    for setting in raw:
-        if setting not in Config.__struct_fields__:
-            raise ConfigError(f"{source}: there is no setting {setting!r}{_nearest(setting)}")
-    try:
-        config = msgspec.convert(raw, Config)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: {error}") from error
-    return _checked(config, source)
+        config = msgspec.convert({name: value}, Config)
+    except msgspec.ValidationError:
+        return f"{name} is {SETTINGS[name].takes}, not {_shown(value)}"
+    return next(_faults(config), None)  # those of the defaults are none
 
 
 def with_overrides(config: Config, **overrides: Any) -> Config:
     """The settings with what the command line says instead; None leaves a setting as it is."""
     changed = {name: value for name, value in overrides.items() if value is not None}
-    return _checked(msgspec.structs.replace(config, **changed), "command line")
+    return checked(msgspec.structs.replace(config, **changed), "command line")
 
 
-def with_setting(config: Config, setting: str, value: Any) -> Config:
-    """The settings with one changed; ConfigError for what it cannot be."""
-    raw = {**{name: getattr(config, name) for name in Config.__struct_fields__}, setting: value}
-    try:
-        changed = msgspec.convert(raw, Config)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{setting}: {error}") from error
-    return _checked(changed, setting)
+def with_settings(config: Config, values: Mapping[str, Any]) -> Config:
+    """The settings with some changed; ConfigError for what they cannot be."""
+    for name, value in values.items():
+        fault = fault_of(name, value)
+        if fault is not None:
+            raise ConfigError(fault)
+    return msgspec.structs.replace(config, **values)
 
 
 def policy_of(config: Config) -> Policy:
@@ -109,115 +159,72 @@ def wifi_policy_of(config: Config) -> WifiPolicy:
     )
 
 
-def changed_text(text: str, setting: str, config: Config) -> str:
-    """A `config.toml` in which one setting's line says what `config` says; everything else stays as its owner wrote it.
-
-    ConfigError where that cannot be done a line at a time.
-    """
-    fresh, lines = f"{setting} = {_toml(getattr(config, setting))}", text.splitlines()
-    found = [at for at, line in enumerate(lines) if _names(line, setting)]
-    set_at = [at for at in found if not lines[at].lstrip().startswith("#")]
-    for at in (set_at or found)[:1]:
-        lines[at] = fresh
-    changed = "\n".join([*lines, *([] if found else [fresh])]) + "\n"
-    try:
-        said = getattr(parse_config(changed), setting)
-    except ConfigError:
-        said = None
-    if said != getattr(config, setting):
-        raise ConfigError(f"config.toml does not say {setting} in one line: change it there, then reload (SIGHUP)")
-    return changed
+def checked(config: Config, source: str) -> Config:
+    """Refuse what has the right type and yet cannot be: each with the source and the setting's name."""
+    for fault in _faults(config):
+        raise ConfigError(f"{source}: {fault}")
+    return config
 
 
-def _names(line: str, setting: str) -> bool:
-    name, equals, _ = line.lstrip("# \t").partition("=")
-    return bool(equals) and name.strip() == setting
-
-
-def config_text(config: Config) -> str:
-    """A `config.toml` with every setting that differs from its default, the others as comments."""
-    default = Config()
-    lines = ["# Settings of this meshnode; a line that begins with # shows a default."]
-    for setting in Config.__struct_fields__:
-        value = getattr(config, setting)
-        mark = "# " if value == getattr(default, setting) else ""
-        lines.append(f"{mark}{setting} = {_toml(value)}")
-    return "\n".join(lines) + "\n"
-
-
-def _checked(config: Config, source: str) -> Config:
-    """Refuse what has the right type and yet cannot be: each with the setting's name."""
+def _faults(config: Config) -> Iterator[str]:
     if len(config.name.encode("utf-8", "replace")) > LABEL_BYTES:
-        raise ConfigError(f"{source}: name is longer than {LABEL_BYTES} bytes")
+        yield f"name is longer than {LABEL_BYTES} bytes"
     if not 0 <= config.port <= PORT_MAX:
-        raise ConfigError(f"{source}: port is a number from 0 to {PORT_MAX}, not {config.port}")
+        yield f"port is a number from 0 to {PORT_MAX}, not {config.port}"
     for setting, values in _texts(config):
         if any(not text.isprintable() for text in values):
-            raise ConfigError(f"{source}: {setting} holds a character that cannot be shown")
+            yield f"{setting} holds a character that cannot be shown"
         if setting.endswith("_interfaces") and "" in values:
-            raise ConfigError(f"{source}: {setting} holds an empty name: an interface, or a pattern such as 'eth*'")
+            yield f"{setting} holds an empty name: an interface, or a pattern such as 'eth*'"
+    if "\0" in config.database or not _is_text(config.database):
+        yield "database holds a character that no path has"
     if not 1 <= config.max_links <= LIVE_CONNECTIONS:
-        raise ConfigError(f"{source}: max_links is 1 to {LIVE_CONNECTIONS}")
+        yield f"max_links is a number from 1 to {LIVE_CONNECTIONS}, not {config.max_links}"
     if not 0 <= config.replay_budget_days <= REPLAY_BUDGET_DAYS:
-        raise ConfigError(f"{source}: replay_budget_days is 1 to {REPLAY_BUDGET_DAYS}, or 0 for no bound")
-    _check_ssids(config.trusted_ssids, source)
+        yield f"replay_budget_days is 1 to {REPLAY_BUDGET_DAYS}, or 0 for no bound, not {config.replay_budget_days}"
+    yield from _ssid_faults(config.trusted_ssids)
     try:
         Scope(tuple(config.scope))
     except ProtocolError as error:
-        raise ConfigError(f"{source}: {'' if source == 'scope' else 'scope: '}{error}, such as main.notes") from error
+        yield f"scope: {error}, such as main.notes"
     try:
         ipaddress.ip_address(config.listen)
-    except ValueError as error:
-        raise ConfigError(f"{source}: listen is an IP address of this device, not {config.listen!r}") from error
+    except ValueError:
+        yield f"listen is an IP address of this device, not {_shown(config.listen)}"
     if config.peers:
-        _check_peers(config.peers, source)
-    return config
+        yield from _peer_faults(config.peers)
 
 
 def _texts(config: Config) -> tuple[tuple[str, list[str]], ...]:
     """What the settings have of free text."""
-    lists = ("peers", "allow_interfaces", "deny_interfaces")
+    lists = ("peers", "allow_interfaces", "deny_interfaces", "scope")
     return (("name", [config.name]), ("listen", [config.listen]), *((name, getattr(config, name)) for name in lists))
 
 
-def _check_peers(peers: list[str], source: str) -> None:
+def _peer_faults(peers: list[str]) -> Iterator[str]:
     from meshnode.net.addresses import parse_address  # of no use to verbs that only read
 
     for peer in peers:
         try:
             parse_address(peer)
         except MeshError as error:
-            raise ConfigError(f"{source}: peers: {error}") from error
+            yield f"peers: {error}"
 
 
-def _check_ssids(ssids: list[str], source: str) -> None:
-    head = source if source == "trusted_ssids" else f"{source}: trusted_ssids"
+def _ssid_faults(ssids: list[str]) -> Iterator[str]:
     if len(ssids) > TRUSTED_SSIDS:
-        raise ConfigError(f"{head}: at most {TRUSTED_SSIDS} names, not {len(ssids)}")
+        yield f"trusted_ssids: at most {TRUSTED_SSIDS} names, not {len(ssids)}"
     for name in ssids:
         if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= SSID_BYTES:
-            raise ConfigError(f"{head}: the name of a Wi-Fi network has 1 to {SSID_BYTES} bytes, unlike {name!r}")
-        if any(0xD800 <= ord(character) < 0xE000 for character in name):
-            raise ConfigError(f"{head}: {name!r} is no text")
+            yield f"trusted_ssids: the name of a Wi-Fi network has 1 to {SSID_BYTES} bytes, unlike {_shown(name)}"
+        if not _is_text(name):
+            yield f"trusted_ssids: {name!r} is no text"
 
 
-def _nearest(setting: str) -> str:
-    near = difflib.get_close_matches(setting, Config.__struct_fields__, n=1)
-    known = ", ".join(Config.__struct_fields__)
-    return f", did you mean {near[0]!r}?" if near else f"; the settings are {known}"
+def _is_text(text: str) -> bool:
+    return not any(0xD800 <= ord(character) < 0xE000 for character in text)
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, str):
-        return '"' + "".join(_toml_character(character) for character in value) + '"'
-    return str(value)
-
-
-def _toml_character(character: str) -> str:
-    if character in '"\\':
-        return "\\" + character
-    return character if character.isprintable() else f"\\U{ord(character):08x}"
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

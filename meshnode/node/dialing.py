@@ -54,9 +54,20 @@ class DialPlan:
                 del self._site_of[address]
 
     def static(self, addresses: Iterable[Address], now: float) -> None:
-        """Addresses given by the operator: dialed whoever is there, until they turn out to be a linked member."""
-        for address in addresses:
+        """Addresses given by the operator: dialed whoever is there, until they turn out to be a linked member.
+
+        Those that were given before, and are not now, are forgotten; links that they led to stay.
+        """
+        given = tuple(addresses)
+        for name in [name for name in self._targets if isinstance(name, Address) and name not in given]:
+            del self._targets[name]
+            self._site_of.pop(name, None)
+        for address in given:
             self._targets.setdefault(address, Target(fixed=(address,), due=now))
+
+    def allow(self, max_links: int) -> None:
+        """So many links at a time from now on."""
+        self._max_links = max_links
 
     def remembered(self, site: bytes, addresses: Iterable[Address], now: float) -> None:
         """Stored addresses that worked once, the latest first; dialed without mDNS (profile §11)."""
@@ -152,7 +163,7 @@ class DialPlan:
         """An attempt ended in a link: the address goes to the front of those to try next time."""
         if address in self._targets:  # a static one, whichever target it was dialed for
             self._site_of[address] = site
-        if isinstance(attempt.target, Address):
+        if isinstance(attempt.target, Address) and attempt.target in self._targets:
             self._site_of[attempt.target] = site
         known = self._targets.get(site)
         if known is not None:
@@ -182,7 +193,7 @@ class DialPlan:
         why: str = "",
     ) -> None:
         """No address of the attempt led to the site; `site` is who answered there all the same."""
-        if isinstance(attempt.target, Address) and site is not None:
+        if isinstance(attempt.target, Address) and attempt.target in self._targets and site is not None:
             self._site_of[attempt.target] = site
         target = self._targets.get(attempt.target)
         if target is not None and target.over(attempt):

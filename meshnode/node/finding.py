@@ -49,6 +49,8 @@ class Finder:
         on_notice: OnNotice,
     ) -> None:
         self._settings = settings
+        self._config = settings.config
+        self._nearby = 0
         self._boot = boot
         self._key_of = key_of
         self._on_notice = on_notice
@@ -69,14 +71,12 @@ class Finder:
         now = time.monotonic()
         for site, addresses in remembered.items():
             self._plan.remembered(site, [parse_address(text) for text in addresses], now)
-        self._plan.static([parse_address(text) for text in self._settings.config.peers], now)
+        self._dial_given()
         self._tasks = [
             asyncio.create_task(self._dialer.run(), name="dialer"),
             asyncio.create_task(self._watch(), name="network-watch"),
         ]
-        if self._settings.config.mdns_enabled:
-            self._discovery = self._announce(endpoint.port)
-            self._discovery.start()
+        self._discover()
 
     async def stop(self) -> None:
         """Dial nobody any more and say goodbye on the network."""
@@ -96,7 +96,7 @@ class Finder:
     @property
     def selection(self) -> Selection:
         """The interfaces that are used, and why the others are not."""
-        return selection_of(self._settings.config) if self._discovery is None else self._discovery.selection
+        return selection_of(self._config) if self._discovery is None else self._discovery.selection
 
     async def look(self, seconds: float) -> Surroundings:
         """Ask the network again, and tell after so many seconds what is around and how it is with whom is dialed."""
@@ -109,15 +109,27 @@ class Finder:
 
     def announce_nearby(self, port: int) -> None:
         """Say where nearby devices may pair, 0: nowhere any more (profile §10)."""
+        self._nearby = port
         if self._discovery is not None and self._service is not None:
             self._service = replace(self._service, nearby=port)
             self._discovery.update(self._service)
 
-    def follow(self, config: Config) -> None:
-        """Keep quiet from now on where these settings say so, and nowhere else."""
+    async def follow(self, config: Config) -> None:
+        """From now on dial whom these settings name, and announce and look where they say so, and nowhere else."""
+        self._config = config
         self._guard.follow(wifi_policy_of(config))
-        if self._discovery is not None:
-            self._discovery.look_again()
+        self._dial_given()
+        self._plan.allow(config.max_links)
+        self._endpoint.allow_links(config.max_links)
+        self._dialer.wake()
+        discovery = self._discovery
+        if discovery is None:
+            self._discover()
+        elif config.mdns_enabled:
+            discovery.look_again()
+        else:
+            self._discovery = self._service = None
+            await discovery.stop()
 
     # --- news
 
@@ -148,12 +160,20 @@ class Finder:
         if self._discovery is not None:
             self._discovery.refresh()
 
+    def _dial_given(self) -> None:
+        self._plan.static([parse_address(text) for text in self._config.peers], time.monotonic())
+
     # --- discovery
+
+    def _discover(self) -> None:
+        if self._config.mdns_enabled:
+            self._discovery = self._announce(self._endpoint.port)
+            self._discovery.start()
 
     def _announce(self, port: int) -> Discovery:
         key, mesh_id = self._settings.key, self._settings.mesh_id
         attestation = seal_record(key, mesh_id, EndpointAttestation(port, self._boot, wall_ms()))
-        self._service = Service(self._settings.name, key.site, mesh_tag(mesh_id), port, attestation)
+        self._service = Service(self._settings.name, key.site, mesh_tag(mesh_id), port, attestation, self._nearby)
         return Discovery(
             self._service,
             open_attestation=attestation_opener(mesh_id, self._key_of),
@@ -179,7 +199,7 @@ class Finder:
     # --- this machine's own network
 
     def _scan(self) -> Selection:
-        return selection_of(self._settings.config)
+        return selection_of(self._config)
 
     def _used(self, before: tuple[Interface, ...]) -> tuple[Interface, ...]:
         """A look that fails, for want of a file descriptor say, is no news; the next one tells."""

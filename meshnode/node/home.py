@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from meshnode.errors import ConfigError, IdentityError, NotFoundError, UsageError
 from meshnode.limits import DEFAULT_PORT
 from meshnode.node.cipher import sqlcipher
-from meshnode.node.config import POLICY, Config, changed_text, config_text, load_config, with_setting
+from meshnode.node.config import Config
+from meshnode.node.configfile import change_settings, load_config
+from meshnode.node.configtext import config_text
 from meshnode.node.keyfile import is_protected, kept_as, read_key, write_key
 from meshnode.node.passphrase import Passphrase
 from meshnode.node.private import drafts_of, refuse_open_file, refuse_open_folder, sync_folder, write_private
@@ -275,19 +277,10 @@ class Home:
             write_key(path, key.seed, self.passphrase.said())
         return key
 
-    def change_policy(self, setting: str, value: Any) -> Config:
-        """Say one setting of the policy otherwise, in the file too; ConfigError for what it cannot be."""
-        if setting not in POLICY:
-            raise ConfigError(f"there is no policy {setting!r}: it has {', '.join(POLICY)}")
-        return self.change_setting(setting, value)
-
     def change_setting(self, setting: str, value: Any) -> Config:
-        """Say one setting otherwise, in the file too."""
-        config = with_setting(load_config(self.config_path), setting, value)
-        kept = self.config_path.read_text(encoding="utf-8") if self.config_path.exists() else config_text(config)
-        write_private(self.config_path, changed_text(kept, setting, config).encode())
-        self.config = config
-        return config
+        """Say one setting otherwise, in the file too; ConfigError for what it cannot be."""
+        self.config = change_settings(self.config_path, {setting: value}).after.config
+        return self.config
 
     def write_config(self, config: Config) -> None:
         """Keep the settings of a new node; a file that its owner wrote before is left alone."""

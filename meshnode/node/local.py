@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -18,10 +18,11 @@ from meshnode.engine.registry import TableSpec
 from meshnode.engine.write import LocalChange
 from meshnode.errors import UsageError
 from meshnode.model.event import Event
-from meshnode.node import keeping, members, reading, syncing
+from meshnode.node import keeping, members, syncing
 from meshnode.node.api import LEAVE_S
 from meshnode.node.bundling import Bundling
 from meshnode.node.config import Config, policy_of
+from meshnode.node.configuring import Configuring
 from meshnode.node.contesting import Contesting
 from meshnode.node.databases import database_of
 from meshnode.node.discovering import Discovering
@@ -57,7 +58,7 @@ from meshnode.node.views import (
 T = TypeVar("T")
 
 
-class LocalNode(LettingIn, Telling, Discovering, Contesting, Logbook, Bundling):
+class LocalNode(LettingIn, Telling, Discovering, Contesting, Configuring, Logbook, Bundling):
     """Implements `node.api.Operations` over the store alone."""
 
     # --- asking
@@ -104,26 +105,6 @@ class LocalNode(LettingIn, Telling, Discovering, Contesting, Logbook, Bundling):
         await self._policy_changed(
             await self.storage.write(lambda engine: classify(engine.context, schema, name, wanted, linked=linked))
         )
-        return await self.policy()
-
-    async def policy(self) -> PolicyView:
-        """The policy as the settings say it, and the classes of tables."""
-        config, classes = self._settings_now(), await self.storage.read(reading.table_classes)
-        return PolicyView(
-            scope=config.scope,
-            replicate_raw_ingress=config.replicate_raw_ingress,
-            replay_budget_days=config.replay_budget_days,
-            announce_on_untrusted_wifi=config.announce_on_untrusted_wifi,
-            trusted_ssids=config.trusted_ssids,
-            announce_on_unknown_networks=config.announce_on_unknown_networks,
-            announce_on_wired_networks=config.announce_on_wired_networks,
-            classes=classes,
-        )
-
-    async def set_policy(self, setting: str, value: Any) -> PolicyView:
-        """Change a setting in `config.toml`, and put it in force."""
-        await asyncio.to_thread(self.home.change_policy, setting, value)
-        await self._put_in_force(self.home.config)
         return await self.policy()
 
     async def put(self, table: str, key: Values, columns: Values) -> Receipt:
@@ -246,9 +227,6 @@ class LocalNode(LettingIn, Telling, Discovering, Contesting, Logbook, Bundling):
         from meshnode.node.interfaces import addresses_of  # of no use to most verbs
 
         return addresses_of(self.home.config, self.home.port)
-
-    def _settings_now(self) -> Config:
-        return self.home.config
 
     def _linked(self) -> frozenset[bytes]:
         return frozenset()

@@ -21,7 +21,7 @@ from meshnode.codec.sealed import CHUNK_BYTES, Opening, seal
 from meshnode.engine.identity import may_publish
 from meshnode.errors import CodecError, IdentityError, StoreError, UsageError
 from meshnode.model.site import SiteKey, short_text, site_text
-from meshnode.node.config import load_config
+from meshnode.node.configfile import load_config
 from meshnode.node.databases import database_of, encrypted_file, is_encrypted
 from meshnode.node.home import IMPORT, Home, choose_port
 from meshnode.node.identity import finish_renewal

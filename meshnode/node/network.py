@@ -192,9 +192,9 @@ class Network:
         """The sites with a link whose session hears of what changes."""
         return frozenset(driver.peer for driver in self._drivers.values())
 
-    def follow(self, config: Config) -> None:
-        """Other settings say on which networks this node shows itself."""
-        self._finder.follow(config)
+    async def follow(self, config: Config) -> None:
+        """Other settings say whom to dial, and where this node shows itself."""
+        await self._finder.follow(config)
 
     async def policy_changed(self, change: PolicyChange) -> None:
         """Another policy is in force: what hellos say of it takes a new link (profile §8), the rest is told here."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -25,7 +24,7 @@ from meshnode.model.site import site_text
 from meshnode.node import admitting, members
 from meshnode.node.api import LEAVE_S
 from meshnode.node.bell import Bell
-from meshnode.node.config import POLICY, Config, load_config
+from meshnode.node.config import Config
 from meshnode.node.databases import database_of
 from meshnode.node.discovering import CUT_OFF
 from meshnode.node.founding import found
@@ -42,20 +41,19 @@ from meshnode.node.network import Network
 from meshnode.node.overview import SOFTWARE
 from meshnode.node.pairing_views import InviteView, NearbyView
 from meshnode.node.peering import Heard, wait_result
+from meshnode.node.reloading import Reloading
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.surroundings import Surroundings
-from meshnode.node.views import HOW_TO_CHOOSE, PolicyView, Status, WaitResult
+from meshnode.node.views import HOW_TO_CHOOSE, Status, WaitResult
 from meshnode.store.database import Tx
 
 T = TypeVar("T")
 
-LOG = logging.getLogger("meshnode.node")
-
 WAIT_LOOK_S = 1.0  # seconds at most between two looks of `wait`
 
 
-class Node(LocalNode):
+class Node(Reloading, LocalNode):
     """A running node. `async with Node(folder) as node:` founds a mesh there if none was founded or joined yet.
 
     `home` is the node's folder (default: `MESHNODE_HOME`, else the platform's data folder); `config` stands for what
@@ -75,15 +73,14 @@ class Node(LocalNode):
         super().__init__(
             home if isinstance(home, Home) else Home(Path(home) if home is not None else default_home()), None
         )
-        self._config = config
+        self._given = config
         self._patience_s = patience_s
         self._lock = lock
         self._network: Network | None = None
         self._started_ms = 0
         self._closed = asyncio.Event()
         self._last_heard: Mapping[bytes, Heard] = {}
-        self._switching = asyncio.Lock()
-        self._housekeeping: asyncio.Task[None] | None = None
+        self._chores: list[asyncio.Task[None]] = []
         self._nearby: PairingMode | None = None
 
     # --- life
@@ -110,36 +107,38 @@ class Node(LocalNode):
     async def _open(self) -> None:
         if not self.home.founded:
             self.home.refuse_joining()
-            await found(self.home, name=(self._config and self._config.name) or platform.node() or "meshnode")
+            await found(self.home, name=(self._given and self._given.name) or platform.node() or "meshnode")
         self.home = self.home.reloaded()
-        self._config = self._config or self.home.config
+        config = await self._begin(self._given)
         finish_renewal(self.home)
         refuse_moved(self.home)
         key = self.home.site_key()
         self._storage = await asyncio.to_thread(Storage.open, database_of(self.home, key), key)
         engine = self.storage.engine
-        self._said = self.home.config
         self._settings = NetworkSettings(
             key=key,
             mesh_id=engine.context.mesh_id,
-            name=self._config.name or self.home.config.name or platform.node(),
+            name=config.name or self.home.config.name or platform.node(),
             software=SOFTWARE,
-            config=msgspec.structs.replace(self._config, port=self._config.port or self.home.port),
-            port_asked=self._config.port not in (0, self.home.port),
+            config=msgspec.structs.replace(config, port=config.port or self.home.port),
+            port_asked=config.port not in (0, self.home.port),
             publishing=await self._may_publish(),
         )
-        await self._put_in_force(self._config)
+        await self._put_in_force(config)
         self._started_ms = wall_ms()
         await self._connect()
-        self._housekeeping = asyncio.create_task(keep_house(self.storage), name="meshnode-house")
+        self._chores = [
+            asyncio.create_task(keep_house(self.storage), name="meshnode-house"),
+            asyncio.create_task(self.watch_settings(), name="meshnode-settings"),
+        ]
         if not self._settings.publishing:
             await self._warn_of_copy()
 
     async def _shut(self) -> None:
         self._closed.set()
-        if self._housekeeping is not None:
-            self._housekeeping.cancel()
-            await asyncio.wait([self._housekeeping])
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
         await self._disconnect()
         if self._storage is not None:
             self._storage.changed.ring()
@@ -184,6 +183,7 @@ class Node(LocalNode):
             publishing=network.publishing if network else self._settings.publishing,
             discovery=network.finder.state if network else "off",
             skipped_interfaces=dict(network.finder.selection.skipped) if network else {},
+            restart_required=list((await self._in_force()).pending),
         )
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
@@ -272,31 +272,7 @@ class Node(LocalNode):
             elif not online:
                 await self._disconnect()
 
-    async def set_policy(self, setting: str, value: Any) -> PolicyView:
-        """Change a setting in `config.toml`, and put it in force, whatever this run was started with."""
-        async with self._switching:
-            await asyncio.to_thread(self.home.change_policy, setting, value)
-            self._said = self.home.config
-            await self._follow([setting])
-        return await self.policy()
-
-    async def reload(self) -> PolicyView:
-        """Read `config.toml` again and put in force what it now says of the policy; the rest takes a new start."""
-        async with self._switching:
-            said = await asyncio.to_thread(load_config, self.home.config_path)
-            other = [name for name in said.__struct_fields__ if getattr(said, name) != getattr(self._said, name)]
-            self.home.config = self._said = said
-            await self._follow([name for name in other if name in POLICY])
-            waiting = [name for name in other if name not in POLICY]
-            if waiting:
-                LOG.warning("config.toml was read again: %s changes at the next start", ", ".join(waiting))
-        return await self.policy()
-
     # --- what LocalNode leaves open
-
-    def _settings_now(self) -> Config:
-        assert self._config is not None
-        return self._config
 
     def _linked(self) -> frozenset[bytes]:
         return self._network.linked if self._network is not None else frozenset()
@@ -310,14 +286,12 @@ class Node(LocalNode):
                 await self._network.membership_changed()
             self._network.log_grew()
 
-    async def _follow(self, settings: Sequence[str]) -> None:
-        """Take these settings over from the file."""
-        changed = {name: getattr(self._said, name) for name in settings}
-        self._config = msgspec.structs.replace(self._settings_now(), **changed)
-        self._settings = replace(self._settings, config=msgspec.structs.replace(self._settings.config, **changed))
-        await self._put_in_force(self._config)
+    async def _follow(self, config: Config, changed: Sequence[str]) -> None:
+        others = {name: getattr(config, name) for name in changed}
+        await self._put_in_force(config)
+        self._settings = replace(self._settings, config=msgspec.structs.replace(self._settings.config, **others))
         if self._network is not None:
-            self._network.follow(self._config)
+            await self._network.follow(self._settings.config)
 
     async def _policy_changed(self, change: PolicyChange) -> None:
         if self._network is not None and change.any:

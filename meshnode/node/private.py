@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,8 +12,11 @@ from meshnode.errors import ConfigError, IdentityError, NotFoundError
 _OTHERS = 0o077  # what a mode allows to group and others
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Put a whole file of mode 0600 in place: it has all of its content, on disk, or is not there."""
+def write_private(path: Path, data: bytes, *, ready: Callable[[], None] = lambda: None) -> None:
+    """Put a whole file of mode 0600 in place: it has all of its content, on disk, or is not there.
+
+    `ready` is called at the last moment: what it raises leaves everything as it was.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.unlink(missing_ok=True)
@@ -21,12 +25,15 @@ def write_private(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        ready()
         draft.replace(path)
         sync_folder(path.parent)
-    except OSError as error:
+    except BaseException as error:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-        raise ConfigError(f"cannot write {path}: {error}") from error
+        if isinstance(error, OSError):
+            raise ConfigError(f"cannot write {path}: {error}") from error
+        raise
 
 
 def drafts_of(path: Path) -> list[Path]:

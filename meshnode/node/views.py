@@ -217,6 +217,7 @@ class Status(View, frozen=True, kw_only=True):
     moved: str = ""  # where the device was moved to, and what its owner can do here
     discovery: str = "off"  # "on", "off", or the reason why it degraded (profile §11)
     skipped_interfaces: dict[str, str] = {}  # interfaces on which nothing is announced or looked for, and why
+    restart_required: list[str] = []  # settings of which config.toml says something else than is in force
     notices: list[NoticeView] = []
     warnings: list[str] = []  # what its owner should do about who is in (profile §9)
     lagging: list[LaggingView] = []  # groups that this node is behind in, and why; the largest gaps

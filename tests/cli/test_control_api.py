@@ -20,6 +20,7 @@ from meshnode.control.server import ControlServer
 from meshnode.errors import (
     BusyError,
     CloseCode,
+    ConfigError,
     MembershipError,
     MeshError,
     NotFoundError,
@@ -116,6 +117,13 @@ async def test_all_operations_pass_through(home: Home, node: MemoryNode) -> None
     assert (await client.classify("s.t", "private")).classes == {"s.t": "private"}
     assert (await client.set_policy("scope", ["main.*"])).scope == ["main.*"]
     assert (await client.policy()).scope == ["main.*"]
+    assert (await client.set_config({"scope": ["main.x"], "port": 7})).changed["port"].after == 7
+    assert await client.config() == await node.config()
+    receipt = await client.apply_config("port = 8 # why\n")
+    assert (receipt.changed["scope"].after, receipt.reloaded, receipt.restart_required) == ([], True, ("port",))
+    assert (await client.reload()).digest == receipt.digest
+    with pytest.raises(ConfigError, match="did you mean 'port'"):
+        await client.set_config({"prot": 1})
     assert [each.cursor for each in await client.sync_state()] == [5]
     assert [each.counter for each in await client.frontier(PEER.name)] == [9]
     assert [each.table for each in (await client.request_sync(table="s.t")).asked] == ["s.t"]

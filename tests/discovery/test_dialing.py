@@ -140,6 +140,23 @@ def test_a_static_address_is_not_dialed_a_second_time_where_the_member_was_diale
     assert plan.due(1000.0) == []
 
 
+def test_an_address_that_is_not_given_any_more_is_forgotten_whatever_becomes_of_its_attempt() -> None:
+    plan = plan_of(LARGE)
+    plan.static([HERE, THERE], 0.0)
+    attempts = plan.due(0.0)
+    plan.static([THERE], 0.1)
+    for attempt in attempts:
+        plan.succeeded(attempt, attempt.addresses[0], LARGE, 0.2)
+    assert plan.owners == {THERE: LARGE}
+    plan.static([], 0.3)
+    assert (plan.owners, [name for name in plan.reasons(0.3) if isinstance(name, Address)]) == ({}, [])
+    plan.static([HERE], 1.0)
+    (attempt,) = plan.due(1.0)
+    plan.static([], 1.1)
+    plan.failed(attempt, 1.2, CloseCode.NOT_A_MEMBER, LARGE)
+    assert plan.owners == {}
+
+
 def test_a_link_that_was_gone_before_anyone_noticed_is_dialed_again() -> None:
     plan = plan_of(LARGE)
     plan.seen(LARGE, b"", [HERE], 0.0)

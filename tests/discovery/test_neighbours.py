@@ -12,7 +12,7 @@ from support.laws import law
 
 from meshnode.errors import CloseCode
 from meshnode.net.addresses import Address
-from meshnode.net.neighbours import beside, surplus
+from meshnode.net.neighbours import beside, surplus, too_many
 from meshnode.node.dialing import DialPlan
 
 SITES = [bytes([number]) * 16 for number in range(1, 8)]
@@ -35,6 +35,14 @@ def test_a_neighbour_gets_the_place_of_the_farthest() -> None:
     assert surplus(D, [A], E, 1) == E, "with one link there is no place to give"
 
 
+def test_where_fewer_links_may_stay_the_farthest_go() -> None:
+    linked = [A, B, C, E, F, G]
+    assert too_many(D, linked, 6) == []
+    assert too_many(D, linked, 4) == [A, G]
+    assert set(too_many(D, linked, 2)) == set(linked) - beside(D, linked)
+    assert too_many(D, [A, B, E], 1) == [E, A]
+
+
 class Crowd:
     """Members that can reach each other, each with its plan and its links; a step is whatever one of them dials."""
 
@@ -53,13 +61,12 @@ class Crowd:
         """A node starts."""
         plan = DialPlan(site, self.random.random, max_links=self.most)
         plan.members(self.members, self.now)
-        for other in self.members:
-            if other == site:
-                continue
-            if self.named:
+        others = [other for other in self.members if other != site]
+        if self.named:
+            for other in others:
                 plan.seen(other, b"boot", [address(other)], self.now)
-            else:
-                plan.static([address(other)], self.now)
+        else:
+            plan.static(map(address, others), self.now)
         self.links[site], self.plans[site] = set(), plan
 
     def leave(self, site: bytes) -> None:

@@ -16,7 +16,8 @@ import pytest
 from support.command import Result, meshnode_afresh, start_afresh
 
 from meshnode.cli.main import _VERBS
-from meshnode.node.config import Config
+from meshnode.node.config import SETTINGS, Config
+from meshnode.node.configtext import value_text
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -144,6 +145,15 @@ def test_the_settings_it_shows_are_settings() -> None:
     shown = [name for name in re.findall(r"`([a-z_]+)\s=\s", README) if name != "node"]
     assert len(shown) > 5
     assert [name for name in shown if name not in Config.__struct_fields__] == []
+
+
+def test_the_table_of_settings_is_that_of_the_program() -> None:
+    table = README.split("## Settings")[1].split("## Policy")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
+    assert rows == [
+        f"| `{name}` | `{value_text(each.default)}` | {'at once' if each.live else 'next start'} | {each.about} |"
+        for name, each in SETTINGS.items()
+    ]
 
 
 def test_every_verb_is_in_the_table() -> None:

@@ -199,6 +199,12 @@ async def test_where_links_yield_the_farthest_gives_its_place_to_a_neighbour() -
         await here.endpoint.dial("127.0.0.1", peers[4].endpoint.port)
         await peers[6].until(lambda: peers[6].of(links[6]).closed is not None)
         assert {link.site for link in here.endpoint.links()} == {members[2].site, members[4].site}
+        here.endpoint.allow_links(3)
+        links[6] = await peers[6].endpoint.dial("127.0.0.1", here.endpoint.port)
+        await here.until(lambda: len(here.endpoint.links()) == 3)
+        here.endpoint.allow_links(2)
+        await peers[6].until(lambda: peers[6].of(links[6]).closed is not None)
+        assert {link.site for link in here.endpoint.links()} == {members[2].site, members[4].site}
         assert here.notices == [], "few links are no condition to be told about"
 
 

@@ -26,7 +26,7 @@ from support.nodes import (
 
 from meshnode import Node
 from meshnode.errors import ConfigError, NotFoundError, UsageError
-from meshnode.node.config import load_config
+from meshnode.node.configfile import load_config
 
 
 @asynccontextmanager
@@ -153,7 +153,8 @@ async def test_what_a_node_was_started_with_stands_until_its_setting_changes(tmp
     started = msgspec.structs.replace(loopback(), replay_budget_days=5)
     async with Node(tmp_path / "n", config=started) as node:
         assert (await node.policy()).replay_budget_days == 5
-        node.home.change_policy("scope", ["main.x"])
-        reloaded = await node.reload()
+        node.home.change_setting("scope", ["main.x"])
+        assert (await node.reload()).changed == ("scope",)
+        reloaded = await node.policy()
         assert (reloaded.replay_budget_days, reloaded.scope) == (5, ["main.x"])
         assert (await node.set_policy("replay_budget_days", 0)).replay_budget_days == 0

@@ -10,6 +10,11 @@ import msgspec
 
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.node.api import CONFLICTS_PER_PAGE, LEAVE_S, ROWS_PER_PAGE
+from meshnode.node.config import Config, with_settings
+from meshnode.node.configfile import FileChange
+from meshnode.node.configtext import Said, parse_config
+from meshnode.node.configuring import config_view, receipt_of
+from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView, SideView
 from meshnode.node.discoverviews import (
     AnnouncementView,
@@ -19,6 +24,7 @@ from meshnode.node.discoverviews import (
     InterfaceView,
     PeerAddressView,
 )
+from meshnode.node.inforce import InForce, digest_of
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
@@ -86,6 +92,7 @@ class MemoryNode:
         self.failure: Exception | None = None
         shown = msgspec.structs.asdict(PolicyView(scope=[], replicate_raw_ingress=False, replay_budget_days=0))
         self.settings: dict[str, Any] = {name: value for name, value in shown.items() if name != "classes"}
+        self.force = InForce.begin(Said(Config()))
         self.waits: list[float] = []
         self.complete_after = 0
         self.becomes: list[InvitedView] = []  # what `invited` tells of every invite
@@ -169,6 +176,23 @@ class MemoryNode:
             raise UsageError(f"there is no policy {setting!r}")
         self.settings[setting] = value
         return await self.policy()
+
+    async def config(self) -> ConfigView:
+        return config_view("config.toml", self.force, SITE)
+
+    async def set_config(self, values: Mapping[str, Any]) -> ConfigReceipt:
+        return await self._say(with_settings(self.force.said.config, values))
+
+    async def apply_config(self, text: str) -> ConfigReceipt:
+        return await self._say(parse_config(text))
+
+    async def reload(self) -> ReloadView:
+        return ReloadView(site=SITE, digest=digest_of(self.force.said.config), restart_required=self.force.pending)
+
+    async def _say(self, config: Config) -> ConfigReceipt:
+        done = FileChange(self.force.said.config, Said(config))
+        self.force, _ = self.force.taking(done.after)
+        return receipt_of(done, await self.reload())
 
     async def put(self, table: str, key: Values, columns: Values) -> Receipt:
         self._check(columns)
