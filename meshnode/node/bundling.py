@@ -61,7 +61,7 @@ class Bundling(Stored):
             sealed = await asyncio.to_thread(reader.check, context.mesh_id)
             bundle_in.check_head_untrusted(sealed.head, context.mesh_id, context.site)
             intake, pace = Intake(context, reader, sealed), _Pace()
-            await self._begin(intake)
+            await self._begin_intake(intake)
             async with _Ahead(intake) as ahead:
                 while (read := await ahead.next()) is not None:
                     await self._take_one(intake, read)
@@ -72,7 +72,7 @@ class Bundling(Stored):
         finally:
             await asyncio.to_thread(reader.close)
 
-    async def _begin(self, intake: Intake) -> None:
+    async def _begin_intake(self, intake: Intake) -> None:
         shown, asks, opened = await asyncio.to_thread(intake.preamble)
         head = intake.head
         intake.epoch = opened.epoch
