@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import math
 import sys
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_one, printable
+from meshnode.control.client import ControlClient
 from meshnode.errors import UsageError
 from meshnode.node.views import WaitResult
 
 BEHIND = 2  # exit code
 _DEFAULT_TIMEOUT_S = 60.0  # seconds
+_LOOK_S = 0.2  # between two looks for a node that starts
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +40,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _wait(options: argparse.Namespace) -> WaitResult:
-    async with connect.reading(options) as operations:
-        return await operations.wait(timeout_s=options.timeout, live_only=options.live)
+    """The node's answer; where none runs, one that starts within the time is asked: `meshnode up &` takes a moment."""
+    clock = asyncio.get_running_loop().time
+    end, said = clock() + options.timeout, False
+    while True:
+        async with connect.reading(options) as operations:
+            result = await operations.wait(timeout_s=max(0.0, end - clock()), live_only=options.live)
+            running = isinstance(operations, ControlClient)
+        if result.complete or running or clock() >= end:
+            return result
+        if not said:
+            print("meshnode: no node runs here yet, waiting for one: `meshnode up` starts it", file=sys.stderr)
+            said = True
+        await asyncio.sleep(min(_LOOK_S, max(0.0, end - clock())))
 
 
 def _behind_text(result: WaitResult) -> str:

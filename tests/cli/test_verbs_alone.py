@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from blake3 import blake3
-from support.command import meshnode
+from support.command import ended, meshnode, start
+from support.nodes import Process, free_port
 
 from meshnode.codec import cbor
 from meshnode.node.home import Home
@@ -88,7 +89,21 @@ async def test_status_watch_and_wait(home: Path) -> None:
     assert (len(status.json["site"]), len(status.json["mesh_tag"]), status.json["peers"]) == (32, 16, [])
     assert (await meshnode("wait", "--all", "--timeout", "1", home=home)).code == 0
     live = await meshnode("wait", "--live", "--timeout", "0.2", home=home)
-    assert (live.code, live.err.count("\n")) == (2, 1)
+    assert live.code == 2
+    assert [line[:33] for line in live.err.splitlines()] == [
+        "meshnode: no node runs here yet, ",
+        "meshnode: no node runs here: star",
+    ]
+
+
+async def test_wait_asks_a_node_that_starts_meanwhile(home: Path) -> None:
+    """As after `meshnode up &`: whoever waits need not know when it is up."""
+    waiting = await start("wait", "--live", "--timeout", "3", home=home)
+    assert waiting.stderr is not None
+    assert b"no node runs here yet" in await waiting.stderr.readline()
+    async with Process.on_loopback(home, free_port()):
+        result = await ended(waiting)
+    assert (result.code, "no node runs" in result.err) == (2, False)
 
 
 async def test_reading_takes_no_lock_and_writing_waits_for_it(home: Path) -> None:
