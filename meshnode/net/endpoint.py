@@ -36,6 +36,7 @@ from meshnode.net.endpoint_socket import Datagram, DatagramSocket, address_text,
 from meshnode.net.endpoint_source import Address
 from meshnode.net.identity import EndpointIdentity
 from meshnode.net.link import Link
+from meshnode.net.names import Names
 
 __all__ = [
     "ALPN_NEARBY",
@@ -76,6 +77,7 @@ class Endpoint:
         self._socket: DatagramSocket
         self._closed = False
         self._notices = NoticeBoard(on_notice, self._loop.time, config.notice_interval_s)
+        self._names = Names()
         self._door = Door(self.send, self._loop.time, config.retry_from)
         self.reception = Reception(identity, config, self._notices, admit=admit, on_link=on_link)
         self._server_configuration = self._configuration(list(self._config.alpns), is_client=False)
@@ -144,8 +146,9 @@ class Endpoint:
 
         `on_proven` is called when the peer authenticated: whether an older link gives way to this one takes longer.
         """
-        addresses = await resolve(self._socket.raw, host, port)
-        share = (timeout or self._config.handshake_s) / len(addresses)
+        seconds = timeout or self._config.handshake_s
+        addresses = await resolve(self._socket.raw, host, port, self._names, seconds)
+        share = seconds / len(addresses)
         for address in addresses[:-1]:
             try:
                 return await self._dial_one(address, alpn, expect_site, share, on_proven)
