@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import pytest
 from hypothesis import given
@@ -389,3 +390,28 @@ def test_where_a_peer_dialed_from_it_can_be_dialed_too() -> None:
     plan.unlinked(LARGE, 1.0)
     (attempt,) = plan.due(10.0)
     assert (attempt.expect_site, attempt.addresses) == (LARGE, (HERE,))
+
+
+def test_what_is_due_of_a_whole_mesh_is_found_in_few_steps() -> None:
+    """It is asked at all news, an announcement's too: steps with the square of the members would stop the loop."""
+    sites = [bytes([number]) * 16 for number in range(256)]
+    plan = DialPlan(sites[128], lambda: 0.5, max_links=64)
+    plan.members(sites, 0.0)
+    for number, site in enumerate(sites):
+        plan.seen(site, b"boot", [Address(f"10.0.0.{number}", 4747)], 0.0)
+        if number % 5 == 0:
+            plan.linked(site, 0.0)
+    steps = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal steps
+        steps += event == "call"
+
+    sys.setprofile(count)
+    try:
+        assert plan.due(60.0)
+        plan.next_due()
+        plan.reasons(60.0)
+    finally:
+        sys.setprofile(None)
+    assert steps < 200 * len(sites)
