@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from meshnode.errors import CloseCode
+from meshnode.errors import CloseCode, TransportError
 from meshnode.limits import LINK_SILENT_S
 from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import mesh_tag
@@ -17,7 +17,7 @@ from meshnode.net.addresses import Address, parse_address
 from meshnode.net.announcement import attestation_opener
 from meshnode.net.changes import LOOK_S, SETTLE_S, KernelNews, Look, changed
 from meshnode.net.endpoint import Endpoint
-from meshnode.net.interfaces import Selection
+from meshnode.net.interfaces import Interface, Selection
 from meshnode.net.mdns import Discovery
 from meshnode.net.responder import Service
 from meshnode.net.sightings import Sighting
@@ -186,14 +186,14 @@ class Finder:
         stirred = asyncio.Event()
         news = KernelNews(stirred.set)
         try:
-            before = Look(time.monotonic(), time.time(), self._scan().used)
+            before = self._looked(())
             while True:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_S):
                         await stirred.wait()
                     await asyncio.sleep(SETTLE_S)
                 stirred.clear()
-                after = Look(time.monotonic(), time.time(), self._scan().used)
+                after = self._looked(before.interfaces)
                 if changed(before, after):
                     self._network_changed()
                     if self._discovery is not None:
@@ -204,6 +204,13 @@ class Finder:
                         self._doubts.ask(link.site)
         finally:
             news.close()
+
+    def _looked(self, before: tuple[Interface, ...]) -> Look:
+        """What there is now; as before where the machine does not tell, of which discovery says why."""
+        used = before
+        with suppress(TransportError):
+            used = self._scan().used
+        return Look(time.monotonic(), time.time(), used)
 
     def _network_changed(self) -> None:
         """Whoever was dialed in vain may be there now, and links may lead nowhere any more (profile §7)."""
