@@ -27,6 +27,7 @@ class _Crowd:
     fixed: frozenset[Address]  # being dialed as an address that the operator gave
     others: frozenset[Address]  # being dialed as a member's
     scarce: bool  # there are more members than links to have
+    full: bool  # as many are being dialed of whom there is no sign as may be at once
 
     def doubles(self, target: Target) -> bool:
         """An address of it is being dialed as a static one, or the static one as a member's: two links to one site."""
@@ -239,7 +240,7 @@ class DialPlan:
             if len(attempts) >= room:
                 break
             target = self._targets[name]
-            if self._idle(name, target, crowd):
+            if self._may_begin(name, target, crowd):
                 site = name if isinstance(name, bytes) else None
                 target.attempt, target.last = Attempt(name, site, target.addresses()), now
                 attempts.append(target.attempt)
@@ -251,24 +252,32 @@ class DialPlan:
         if self._under_way() >= self._policy.at_once:
             return None
         crowd = self._crowd()
-        idle = (target.due for name, target in self._targets.items() if self._idle(name, target, crowd))
-        return min(idle, default=None)
+        ready = (target.due for name, target in self._targets.items() if self._may_begin(name, target, crowd))
+        return min(ready, default=None)
 
     def _under_way(self) -> int:
-        return sum((target.attempt is not None) + (target.overtaken is not None) for target in self._targets.values())
+        return sum(target.under_way for target in self._targets.values())
+
+    def _heard_of(self, name: bytes | Address, target: Target) -> bool:
+        """Whether there is more to it than an address that worked once: it is announced, named, or was just linked."""
+        return bool(target.seen or target.fixed) or name in self._doubted
 
     def _crowd(self) -> _Crowd:
         """What every target is judged against; a mesh has 256 members, and this is asked at all news."""
         taken = set(self._linked)
         fixed, others = set[Address](), set[Address]()
+        unheard = 0
         for name, target in self._targets.items():
+            if target.under_way and not self._heard_of(name, target):
+                unheard += target.under_way
             if target.dialing:
                 site = self._site_at(name)
                 taken |= set() if site is None else {site}
                 (fixed if target.fixed else others).update(target.addresses())
         scarce = self._max_links < sum(isinstance(name, bytes) for name in self._targets)
         nearest = beside(self._own_site, taken)
-        return _Crowd(frozenset(taken), nearest, frozenset(fixed), frozenset(others), scarce)
+        full = unheard >= self._policy.unheard_at_once
+        return _Crowd(frozenset(taken), nearest, frozenset(fixed), frozenset(others), scarce, full)
 
     def _in_order(self, now: float, crowd: _Crowd) -> list[bytes | Address]:
         """The targets that are due: the longest waiting first, or where links are scarce the nearest neighbours."""
@@ -277,6 +286,9 @@ class DialPlan:
             return sorted(due, key=lambda name: self._targets[name].due)
         steps = distances(self._own_site, (name for name in self._targets if isinstance(name, bytes)))
         return sorted(due, key=lambda name: steps.get(self._site_at(name) or b"", 0))
+
+    def _may_begin(self, name: bytes | Address, target: Target, crowd: _Crowd) -> bool:
+        return self._idle(name, target, crowd) and (not crowd.full or self._heard_of(name, target))
 
     def _idle(self, name: bytes | Address, target: Target, crowd: _Crowd) -> bool:
         site = self._site_at(name)
