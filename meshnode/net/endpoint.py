@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from aioquic.buffer import Buffer  # type: ignore[attr-defined]
 from aioquic.quic.configuration import QuicConfiguration
@@ -37,6 +37,7 @@ from meshnode.net.endpoint_source import Address
 from meshnode.net.identity import EndpointIdentity
 from meshnode.net.link import Link
 from meshnode.net.names import Names
+from meshnode.net.racing import first_link
 
 __all__ = [
     "ALPN_NEARBY",
@@ -148,14 +149,11 @@ class Endpoint:
         """
         seconds = timeout or self._config.handshake_s
         addresses = await resolve(self._socket.raw, host, port, self._names, seconds)
-        share = seconds / len(addresses)
-        for address in addresses[:-1]:
-            try:
-                return await self._dial_one(address, alpn, expect_site, share, on_proven)
-            except TransportError as error:
-                if error.code is not None:
-                    raise
-        return await self._dial_one(addresses[-1], alpn, expect_site, share, on_proven)
+
+        def dial_one(address: Address, left_s: float, prove: Callable[[], None]) -> Awaitable[Link]:
+            return self._dial_one(address, alpn, expect_site, left_s, prove)
+
+        return await first_link(addresses, dial_one, seconds, on_proven)
 
     async def close(self, code: CloseCode = CloseCode.SHUTTING_DOWN, reason: str = "shutting down") -> None:
         """End every link with `code` and give the port back."""
@@ -277,7 +275,7 @@ class Endpoint:
         alpn: str,
         expect_site: bytes | None,
         seconds: float,
-        on_proven: Callable[[], None] | None,
+        on_proven: Callable[[], None],
     ) -> Link:
         if self._closed:
             raise TransportError("the endpoint is closed", CloseCode.SHUTTING_DOWN)

@@ -62,6 +62,24 @@ async def test_a_name_is_given_up_in_time_and_asked_for_once(resolver: Resolver)
     assert names._under_way == {}
 
 
+async def test_a_dead_address_of_a_name_costs_a_moment() -> None:
+    """As a stale AAAA record does, which comes first: one after the other it would have half of the time."""
+
+    def two(host: str, port: int, **_: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_DGRAM, 17, "", (at, port)) for at in ("127.0.0.99", "127.0.0.1")]
+
+    async with station(ALICE) as alice, station(CAROL) as carol:
+        alice.endpoint._names = Names(two)
+        proven: list[bool] = []
+        async with asyncio.timeout(3):
+            link = await alice.endpoint.dial("nas", carol.endpoint.port, on_proven=lambda: proven.append(True))
+        assert link.site == CAROL.site
+        assert proven == [True]
+        assert len(alice.endpoint._connections) == 1
+        with pytest.raises(TransportError, match=r"127\.0\.0\.1:9: no answer within"):
+            await alice.endpoint.dial("nas", 9, timeout=0.05)
+
+
 async def test_what_is_no_name_is_a_reason() -> None:
     with pytest.raises(TransportError, match="no such host"):
         await Names().resolve("a..b", 4747, 5)
