@@ -10,6 +10,7 @@ from pathlib import Path
 
 import ifaddr
 
+from meshnode.errors import TransportError
 from meshnode.net.addresses import parse_host
 from meshnode.net.interfaces import NO_RULES, UNKNOWN, Device, Interface, Rules, Selection, select
 
@@ -64,9 +65,13 @@ def _text(path: Path) -> str:
 
 
 def local_interfaces(look: Look = linux_device) -> tuple[Interface, ...]:
-    """Every interface of this machine that has an address."""
+    """Every interface of this machine that has an address; TransportError where the system does not tell."""
+    try:
+        adapters = tuple(ifaddr.get_adapters())
+    except (OSError, ValueError, AssertionError) as error:  # no file is free; a name in no UTF-8; no netmask
+        raise TransportError(f"this machine does not tell of its network interfaces: {error}") from error
     found = []
-    for adapter in ifaddr.get_adapters():
+    for adapter in adapters:
         addresses = tuple(sorted({_network(ip) for ip in adapter.ips}, key=lambda one: (one.version, one)))
         if addresses:
             # The nice name is the name itself but on Windows, where the other one is a GUID (untested there).

@@ -67,12 +67,17 @@ def _host(host: str, text: str) -> str:
 
 
 def parse_host(host: str) -> str | None:
-    """The usual spelling of a numeric address, its scope kept; None for anything else."""
+    """The usual spelling of a numeric address, its scope kept; None for anything else.
+
+    An IPv4 address in IPv6's notation is the IPv4 one: it reaches the same, and is judged as that.
+    """
     bare, percent, scope = host.partition("%")
     try:
         parsed = ip_address(bare)
     except ValueError:
         return None
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
     if percent and (parsed.version == 4 or not _SCOPE.fullmatch(scope)):
         return None
     return f"{parsed.compressed}{percent}{scope}"

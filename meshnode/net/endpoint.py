@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from aioquic.buffer import Buffer  # type: ignore[attr-defined]
 from aioquic.quic.configuration import QuicConfiguration
@@ -36,6 +36,8 @@ from meshnode.net.endpoint_socket import Datagram, DatagramSocket, address_text,
 from meshnode.net.endpoint_source import Address
 from meshnode.net.identity import EndpointIdentity
 from meshnode.net.link import Link
+from meshnode.net.names import Names
+from meshnode.net.racing import first_link
 
 __all__ = [
     "ALPN_NEARBY",
@@ -76,6 +78,7 @@ class Endpoint:
         self._socket: DatagramSocket
         self._closed = False
         self._notices = NoticeBoard(on_notice, self._loop.time, config.notice_interval_s)
+        self._names = Names()
         self._door = Door(self.send, self._loop.time, config.retry_from)
         self.reception = Reception(identity, config, self._notices, admit=admit, on_link=on_link)
         self._server_configuration = self._configuration(list(self._config.alpns), is_client=False)
@@ -148,15 +151,13 @@ class Endpoint:
 
         `on_proven` is called when the peer authenticated: whether an older link gives way to this one takes longer.
         """
-        addresses = await resolve(self._socket.raw, host, port)
-        share = (timeout or self._config.handshake_s) / len(addresses)
-        for address in addresses[:-1]:
-            try:
-                return await self._dial_one(address, alpn, expect_site, share, on_proven)
-            except TransportError as error:
-                if error.code is not None:
-                    raise
-        return await self._dial_one(addresses[-1], alpn, expect_site, share, on_proven)
+        seconds = timeout or self._config.handshake_s
+        addresses = await resolve(self._socket.raw, host, port, self._names, seconds)
+
+        def dial_one(address: Address, left_s: float, prove: Callable[[], None]) -> Awaitable[Link]:
+            return self._dial_one(address, alpn, expect_site, left_s, prove)
+
+        return await first_link(addresses, dial_one, seconds, on_proven)
 
     async def close(self, code: CloseCode = CloseCode.SHUTTING_DOWN, reason: str = "shutting down") -> None:
         """End every link with `code` and give the port back."""
@@ -278,7 +279,7 @@ class Endpoint:
         alpn: str,
         expect_site: bytes | None,
         seconds: float,
-        on_proven: Callable[[], None] | None,
+        on_proven: Callable[[], None],
     ) -> Link:
         if self._closed:
             raise TransportError("the endpoint is closed", CloseCode.SHUTTING_DOWN)

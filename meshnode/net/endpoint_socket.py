@@ -10,8 +10,10 @@ import socket
 from collections.abc import Callable
 
 from meshnode.errors import TransportError
+from meshnode.limits import HANDSHAKE_S
 from meshnode.net.endpoint_fragments import forbid_fragments
 from meshnode.net.endpoint_source import Address, Sources
+from meshnode.net.names import Names
 
 Datagram = tuple[bytes, Address]
 
@@ -48,13 +50,11 @@ def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     return sock
 
 
-async def resolve(sock: socket.socket, host: str, port: int) -> list[Address]:
+async def resolve(
+    sock: socket.socket, host: str, port: int, names: Names | None = None, seconds: float = HANDSHAKE_S
+) -> list[Address]:
     """The addresses of `host` in the form in which this socket reports its datagrams."""
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    except OSError as error:
-        raise TransportError(f"{host}: no such host ({error.strerror or error})") from error
+    found = await (names or Names()).resolve(host, port, seconds)
     dual = sock.family == socket.AF_INET6 and not sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
     addresses: list[Address] = []
     for family, _, _, _, sockaddr in found:

@@ -42,3 +42,10 @@ def distance(ring: list[bytes], one: bytes, other: bytes) -> int:
     """How many steps apart two sites stand on a ring."""
     steps = abs(ring.index(one) - ring.index(other))
     return min(steps, len(ring) - steps)
+
+
+def distances(own: bytes, sites: Iterable[bytes]) -> dict[bytes, int]:
+    """The same from `own` to each of many sites, on the ring of them all."""
+    ring = sorted({own, *sites})
+    at = ring.index(own)
+    return {site: min(abs(at - place), len(ring) - abs(at - place)) for place, site in enumerate(ring)}

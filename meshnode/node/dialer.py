@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -13,6 +14,8 @@ from meshnode.node.dialing import DialPlan
 from meshnode.node.dialtarget import Attempt
 
 STAGGER_S = 0.25  # between the addresses of one race (as RFC 8305 does): the first usually wins alone
+
+logger = logging.getLogger("meshnode.net")
 
 # Dials one address and returns the site that answered, once the link to it is the one that counts; calls the third
 # argument as soon as it has proven itself, since another link may have to be looked at first (profile §7); raises
@@ -114,7 +117,8 @@ def _as_transport(address: Address, error: BaseException) -> TransportError:
         return TransportError(f"{where}{error}", error.code, error.site)
     if isinstance(error, (MeshError, OSError)):
         return TransportError(f"{address.text()}: {error}")
-    raise error
+    logger.error("dialing %s failed in a way that is a defect", address.text(), exc_info=error)
+    return TransportError(f"{address.text()}: internal error ({type(error).__name__})")
 
 
 def _worst(errors: list[TransportError]) -> TransportError:

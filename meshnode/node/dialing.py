@@ -8,13 +8,30 @@ come back as a storm. Fresh news about a target ends its pause.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from meshnode.errors import CloseCode
 from meshnode.limits import ADDRESSES_PER_SITE, LIVE_CONNECTIONS
 from meshnode.net.addresses import Address
-from meshnode.net.neighbours import beside, distance
+from meshnode.net.neighbours import beside, distances
 from meshnode.node.dialreason import Dialing, DialReason
 from meshnode.node.dialtarget import LASTING, Attempt, DialPolicy, Target
+
+
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """Who has a link or is being dialed, and where: what decides for each target whether it may be dialed as well."""
+
+    taken: frozenset[bytes]  # sites with a link, or about to have one
+    nearest: frozenset[bytes]  # of those, on either side of this one
+    fixed: frozenset[Address]  # being dialed as an address that the operator gave
+    others: frozenset[Address]  # being dialed as a member's
+    scarce: bool  # there are more members than links to have
+    full: bool  # as many are being dialed of whom there is no sign as may be at once
+
+    def doubles(self, target: Target) -> bool:
+        """An address of it is being dialed as a static one, or the static one as a member's: two links to one site."""
+        return not (self.others if target.fixed else self.fixed).isdisjoint(target.addresses())
 
 
 class DialPlan:
@@ -229,66 +246,76 @@ class DialPlan:
         """The attempts to begin now; each is under way until `succeeded` or `failed`."""
         room = self._policy.at_once - self._under_way()
         attempts: list[Attempt] = []
-        for name in self._in_order(now):
+        crowd = self._crowd()
+        for name in self._in_order(now, crowd):
             if len(attempts) >= room:
                 break
             target = self._targets[name]
-            if self._idle(name, target):
+            if self._may_begin(name, target, crowd):
                 site = name if isinstance(name, bytes) else None
                 target.attempt, target.last = Attempt(name, site, target.addresses()), now
                 attempts.append(target.attempt)
+                crowd = self._crowd()
         return attempts
 
     def next_due(self) -> float | None:
         """When `due` has something next, unless news comes first; None while there is nothing to wait for."""
         if self._under_way() >= self._policy.at_once:
             return None
-        return min((target.due for name, target in self._targets.items() if self._idle(name, target)), default=None)
+        crowd = self._crowd()
+        ready = (target.due for name, target in self._targets.items() if self._may_begin(name, target, crowd))
+        return min(ready, default=None)
 
     def _under_way(self) -> int:
-        return sum((target.attempt is not None) + (target.overtaken is not None) for target in self._targets.values())
+        return sum(target.under_way for target in self._targets.values())
 
-    def _in_order(self, now: float) -> list[bytes | Address]:
+    def _heard_of(self, name: bytes | Address, target: Target) -> bool:
+        """Whether there is more to it than an address that worked once: it is announced, named, or was just linked."""
+        return bool(target.seen or target.fixed) or name in self._doubted
+
+    def _crowd(self) -> _Crowd:
+        """What every target is judged against; a mesh has 256 members, and this is asked at all news."""
+        taken = set(self._linked)
+        fixed, others = set[Address](), set[Address]()
+        unheard = 0
+        for name, target in self._targets.items():
+            if target.under_way and not self._heard_of(name, target):
+                unheard += target.under_way
+            if target.dialing:
+                site = self._site_at(name)
+                taken |= set() if site is None else {site}
+                (fixed if target.fixed else others).update(target.addresses())
+        scarce = self._max_links < sum(isinstance(name, bytes) for name in self._targets)
+        nearest = beside(self._own_site, taken)
+        full = unheard >= self._policy.unheard_at_once
+        return _Crowd(frozenset(taken), nearest, frozenset(fixed), frozenset(others), scarce, full)
+
+    def _in_order(self, now: float, crowd: _Crowd) -> list[bytes | Address]:
         """The targets that are due: the longest waiting first, or where links are scarce the nearest neighbours."""
         due = [name for name, target in self._targets.items() if target.due <= now]
-        if not self._scarce():
+        if not crowd.scarce:
             return sorted(due, key=lambda name: self._targets[name].due)
-        ring = sorted({self._own_site, *(name for name in self._targets if isinstance(name, bytes))})
+        steps = distances(self._own_site, (name for name in self._targets if isinstance(name, bytes)))
+        return sorted(due, key=lambda name: steps.get(self._site_at(name) or b"", 0))
 
-        def steps(name: bytes | Address) -> int:
-            site = self._site_at(name)
-            return distance(ring, self._own_site, site) if site in ring else 0
+    def _may_begin(self, name: bytes | Address, target: Target, crowd: _Crowd) -> bool:
+        return self._idle(name, target, crowd) and (not crowd.full or self._heard_of(name, target))
 
-        return sorted(due, key=steps)
-
-    def _idle(self, name: bytes | Address, target: Target) -> bool:
+    def _idle(self, name: bytes | Address, target: Target, crowd: _Crowd) -> bool:
         site = self._site_at(name)
-        if target.dialing or not target.addresses() or self._doubled(target):
+        if target.dialing or (site in self._linked and site not in self._doubted):
             return False
-        if site in self._linked and site not in self._doubted:
+        if not target.addresses() or crowd.doubles(target):
             return False
-        return site is None or not self._scarce() or self._has_place(site)
+        return site is None or not crowd.scarce or self._has_place(site, crowd)
 
     def _site_at(self, name: bytes | Address) -> bytes | None:
         return name if isinstance(name, bytes) else self._site_of.get(name)
 
-    def _scarce(self) -> bool:
-        """Whether there are more members than links to have."""
-        return self._max_links < sum(isinstance(name, bytes) for name in self._targets)
-
-    def _has_place(self, site: bytes) -> bool:
+    def _has_place(self, site: bytes, crowd: _Crowd) -> bool:
         """Whether a link to a site would stay beside those that there are, or are about to be."""
-        dialed = [self._site_at(name) for name, target in self._targets.items() if target.dialing]
-        taken = {*self._linked, *(each for each in dialed if each is not None)} - {site}
-        return len(taken) < self._max_links or site in beside(self._own_site, (*taken, site))
-
-    def _doubled(self, target: Target) -> bool:
-        """An address of it is being dialed as a static one, or the static one as a member's: two links to one site."""
-        static = bool(target.fixed)
-        return any(
-            other.dialing and bool(other.fixed) != static and not set(target.addresses()).isdisjoint(other.addresses())
-            for other in self._targets.values()
-        )
+        free = self._max_links - len(crowd.taken) + (site in crowd.taken)
+        return free > 0 or site in beside(self._own_site, (*crowd.nearest, site))
 
     # --- what is told of it
 
@@ -299,15 +326,19 @@ class DialPlan:
 
     def reasons(self, now: float) -> dict[bytes | Address, DialReason]:
         """Of every target, why it is dialed at the moment, or is not."""
-        return {name: self.explain(name, now) for name in self._targets}
+        crowd = self._crowd()
+        return {name: self._explain(name, now, crowd) for name in self._targets}
 
     def explain(self, name: bytes | Address, now: float) -> DialReason:
         """Why a site, or an address given by the operator, is dialed at the moment, or is not."""
+        return self._explain(name, now, self._crowd())
+
+    def _explain(self, name: bytes | Address, now: float, crowd: _Crowd) -> DialReason:
         target = self._targets.get(name)
         if target is None:
             return DialReason(Dialing.LINKED if name in self._linked else Dialing.NO_TARGET)
         return DialReason(
-            self._state(name, target, now),
+            self._state(name, target, now, crowd),
             max(0.0, target.due - now),
             target.failures,
             target.error,
@@ -315,7 +346,7 @@ class DialPlan:
             target.passed_over(),
         )
 
-    def _state(self, name: bytes | Address, target: Target, now: float) -> Dialing:
+    def _state(self, name: bytes | Address, target: Target, now: float, crowd: _Crowd) -> Dialing:
         site = self._site_at(name)
         if site in self._linked:
             return Dialing.LINKED
@@ -323,9 +354,9 @@ class DialPlan:
             return Dialing.DIALING
         if not target.addresses():
             return Dialing.NO_ADDRESS
-        if self._doubled(target):
+        if crowd.doubles(target):
             return Dialing.DOUBLED
-        if not self._idle(name, target):
+        if not self._idle(name, target, crowd):
             return Dialing.NO_PLACE
         if target.due <= now:
             return Dialing.QUEUED

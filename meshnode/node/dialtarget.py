@@ -33,6 +33,7 @@ class DialPolicy:
     settled_s: float = 10.0  # a link that lived this long was a success; one that ends sooner counts as a failure
     news_s: float = 1.0  # at least between two attempts, however much news there is; against announced nonsense
     at_once: int = 16  # attempts under way; keeps our own handshakes below what peers allow
+    unheard_at_once: int = 8  # of them at members of whom there is no sign: others need not wait for those who are away
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,11 @@ class Target:
     @property
     def dialing(self) -> bool:
         return self.attempt is not None
+
+    @property
+    def under_way(self) -> int:
+        """How many attempts."""
+        return (self.attempt is not None) + (self.overtaken is not None)
 
     def overtake(self) -> None:
         """Another attempt need not wait for the one under way, which may take 10 s where nobody is; two at most."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from meshnode.errors import CloseCode
+from meshnode.errors import CloseCode, TransportError
 from meshnode.limits import LINK_SILENT_S
 from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import mesh_tag
@@ -201,26 +201,19 @@ class Finder:
     def _scan(self) -> Selection:
         return selection_of(self._config)
 
-    def _used(self, before: tuple[Interface, ...]) -> tuple[Interface, ...]:
-        """A look that fails, for want of a file descriptor say, is no news; the next one tells."""
-        try:
-            return self._scan().used
-        except OSError:
-            return before
-
     async def _watch(self) -> None:
         """Look at the network and at the links. Discovery looks too, but more rarely, and only where it is on."""
         stirred = asyncio.Event()
         news = KernelNews(stirred.set)
         try:
-            before = Look(time.monotonic(), time.time(), self._used(()))
+            before = self._looked(())
             while True:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_S):
                         await stirred.wait()
                     await asyncio.sleep(SETTLE_S)
                 stirred.clear()
-                after = Look(time.monotonic(), time.time(), self._used(before.interfaces))
+                after = self._looked(before.interfaces)
                 if changed(before, after):
                     self._network_changed()
                     if self._discovery is not None:
@@ -231,6 +224,13 @@ class Finder:
                         self._doubts.ask(link.site)
         finally:
             news.close()
+
+    def _looked(self, before: tuple[Interface, ...]) -> Look:
+        """What there is now; as before where the machine does not tell, of which discovery says why."""
+        used = before
+        with suppress(TransportError):
+            used = self._scan().used
+        return Look(time.monotonic(), time.time(), used)
 
     def _network_changed(self) -> None:
         """Whoever was dialed in vain may be there now, and links may lead nowhere any more (profile §7)."""

@@ -120,6 +120,15 @@ def test_link_local_without_a_scope_of_ours_is_tried_on_every_link() -> None:
     assert dialable_untrusted(["fe80::9%2"], (LO,)) == ()
 
 
+def test_ipv4_in_the_notation_of_ipv6_is_judged_as_ipv4() -> None:
+    """Else an announcement would have us dial a multicast group, or ourselves."""
+    mapped = ["::ffff:224.0.0.251", "::ffff:255.255.255.255", "::ffff:0.0.0.0", "::ffff:10.0.0.9", "10.0.0.9"]
+    assert dialable_untrusted(mapped, ALL) == ("10.0.0.9",)
+    assert is_own(Address("::ffff:172.17.0.1", 4747), 4747, ALL)
+    assert is_own(Address("::ffff:127.0.0.1", 4747), 4747, ALL)
+    assert parse_address("[::ffff:10.0.0.9]:4747") == Address("10.0.0.9", 4747)
+
+
 def test_dialable_is_bounded() -> None:
     assert len(dialable_untrusted((f"10.1.{n >> 8}.{n & 255}" for n in range(5000)), ALL)) == ADDRESSES_PER_SITE
 

@@ -22,7 +22,7 @@ class Network:
     """Addresses that answer, refuse or stay silent; remembers who was dialed and who was cancelled."""
 
     def __init__(self) -> None:
-        self.answers: dict[Address, bytes | TransportError | OSError] = {}
+        self.answers: dict[Address, bytes | Exception] = {}
         self.dialed: list[Address] = []
         self.cancelled: list[Address] = []
         self.silence = asyncio.Event()  # set once somebody waits for an address that never answers
@@ -216,4 +216,15 @@ async def test_where_the_site_itself_answered_no_other_address_is_dialed_meanwhi
         await asyncio.sleep(0.01)
         assert network.dialed == [SLOW]
         decided.set()
+        assert await rig.worked.get() == (PEER, LIVE)
+
+
+async def test_a_defect_in_a_dial_costs_that_dial_alone() -> None:
+    network = Network()
+    network.answers = {DEAD: RuntimeError("what nobody thought of"), LIVE: PEER}
+    async with running(network) as rig:
+        rig.see(DEAD)
+        _, why = await rig.failed.get()
+        assert "internal error (RuntimeError)" in why
+        rig.see(DEAD, LIVE)
         assert await rig.worked.get() == (PEER, LIVE)

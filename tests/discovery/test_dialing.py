@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from meshnode.errors import CloseCode
 from meshnode.limits import ADDRESSES_PER_SITE
 from meshnode.net.addresses import Address
 from meshnode.node.dialing import DialPlan
+from meshnode.node.dialreason import Dialing
 from meshnode.node.dialtarget import LASTING, Attempt, DialPolicy
 
 SMALL, OWN, LARGE = b"\x01" * 16, b"\x02" * 16, b"\x03" * 16
@@ -406,3 +408,52 @@ def test_where_a_peer_dialed_from_it_can_be_dialed_too() -> None:
     plan.unlinked(LARGE, 1.0)
     (attempt,) = plan.due(10.0)
     assert (attempt.expect_site, attempt.addresses) == (LARGE, (HERE,))
+
+
+@pytest.mark.parametrize("sign", ["announced", "linked", "named"])
+def test_members_that_are_away_keep_nobody_waiting_of_whom_there_is_a_sign(sign: str) -> None:
+    """Each of them is dialed for 10 s in vain; with 40 that is half a minute until the turn of the last one."""
+    away = [bytes([number]) * 16 for number in range(10, 50)]
+    plan = plan_of(LARGE, *away, draw=0.0)
+    for site in away:
+        plan.remembered(site, [Address(f"10.1.0.{site[0]}", 4747)], 0.0)
+    if sign == "linked":
+        plan.remembered(LARGE, [HERE], 0.0)
+        plan.linked(LARGE, 0.0)
+    plan.network_changed(0.0)
+    assert len(plan.due(1.0)) == POLICY.unheard_at_once
+    assert plan.next_due() is None
+    if sign == "announced":
+        plan.seen(LARGE, b"boot", [HERE], 2.0)
+    elif sign == "named":
+        plan.static([HERE], 2.0)
+    else:
+        plan.doubted(LARGE, 2.0)
+    assert plan.next_due() == 2.0
+    assert [attempt.addresses for attempt in plan.due(2.0)] == [(HERE,)]
+    assert plan.explain(away[-1], 2.0).state is Dialing.QUEUED
+
+
+def test_what_is_due_of_a_whole_mesh_is_found_in_few_steps() -> None:
+    """It is asked at all news, an announcement's too: steps with the square of the members would stop the loop."""
+    sites = [bytes([number]) * 16 for number in range(256)]
+    plan = DialPlan(sites[128], lambda: 0.5, max_links=64)
+    plan.members(sites, 0.0)
+    for number, site in enumerate(sites):
+        plan.seen(site, b"boot", [Address(f"10.0.0.{number}", 4747)], 0.0)
+        if number % 5 == 0:
+            plan.linked(site, 0.0)
+    steps = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal steps
+        steps += event == "call"
+
+    sys.setprofile(count)
+    try:
+        assert plan.due(60.0)
+        plan.next_due()
+        plan.reasons(60.0)
+    finally:
+        sys.setprofile(None)
+    assert steps < 200 * len(sites)

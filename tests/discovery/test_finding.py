@@ -12,6 +12,7 @@ import pytest
 from support.announcer import MESH_ID, site_key
 
 from meshnode import Config
+from meshnode.errors import TransportError
 from meshnode.limits import LINK_ANSWER_S, LINK_SILENT_S
 from meshnode.net.adapters import local_interfaces
 from meshnode.net.addresses import Address
@@ -33,6 +34,7 @@ class Rig:
         self.answers = answers
         self.pings = 0
         self.reroutings = 0
+        self.rerouting = asyncio.Event()
         self.dialed: asyncio.Queue[Address] = asyncio.Queue()
         self.link = SimpleNamespace(
             site=PEER.site,
@@ -68,6 +70,7 @@ class Rig:
 
     def rerouted(self) -> None:
         self.reroutings += 1
+        self.rerouting.set()
 
     def sight(self, boot: bytes, *addresses: Address) -> None:
         hosts = tuple(address.host for address in addresses)
@@ -114,3 +117,24 @@ async def test_a_link_that_answers_is_let_be() -> None:
         await asyncio.sleep(0.01)
         assert rig.pings == 1
         assert rig.dialed.empty()
+
+
+async def test_a_machine_that_does_not_tell_of_its_interfaces_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where no file is free for a moment: whatever changed meanwhile shows afterwards."""
+    monkeypatch.setattr(finding, "LOOK_S", 0.01)
+    async with running(answers=True) as rig:
+        await asyncio.sleep(0)  # the watch took its first look
+        refused = asyncio.Event()
+
+        def refuse() -> Selection:
+            refused.set()
+            raise TransportError("this machine does not tell")
+
+        scan, rig.finder._scan = rig.finder._scan, refuse  # type: ignore[method-assign]
+        await refused.wait()
+        assert rig.reroutings == 0
+        rig.interfaces = Selection(local_interfaces())
+        rig.finder._scan = scan  # type: ignore[method-assign]
+        await rig.rerouting.wait()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from meshnode.errors import TransportError
 from meshnode.net import adapters
 from meshnode.net.adapters import linux_device, local_interfaces, loopback_selection, selection_at
 from meshnode.net.interfaces import UNKNOWN, Device, Interface, Rules, Selection, select, virtual
@@ -205,3 +206,23 @@ def test_an_address_to_listen_on_names_its_interface_and_deny_still_wins(monkeyp
     assert selection_at("10.8.0.2", Rules(deny=("wg0",))).used == ()
     assert selection_at("127.0.0.1").used[0].name == "lo"
     assert selection_at("192.0.2.1") == Selection(())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        OSError(24, "Too many open files"),
+        UnicodeDecodeError("utf-8", b"br\xe9", 2, 3, "unexpected end of data"),
+        AssertionError("sockaddr_to_ip returned None"),
+    ],
+    ids=["no-file", "name", "netmask"],
+)
+def test_a_machine_that_does_not_tell_of_its_interfaces_is_a_reason(
+    fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise fault
+
+    monkeypatch.setattr("ifaddr.get_adapters", fail)
+    with pytest.raises(TransportError, match="does not tell of its network interfaces"):
+        local_interfaces()
