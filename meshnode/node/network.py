@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import secrets
+import time
 from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -34,6 +35,7 @@ from meshnode.node.drive import Ending, Hooks, PeerDriver
 from meshnode.node.farewell import Farewell
 from meshnode.node.finding import Finder
 from meshnode.node.jobs import StoreJobs
+from meshnode.node.own_history import OwnHistory
 from meshnode.node.peering import Heard
 from meshnode.node.remembered import remembered
 from meshnode.node.settings import NetworkSettings
@@ -43,7 +45,6 @@ from meshnode.sync.greeting import Greeting
 from meshnode.sync.session import Session
 
 BOOT_BYTES = 8  # profile §8
-RECOVERY_S = 30.0  # seconds at most that a restored node waits for its own history before it authors again
 REPLACED_S = 10.0  # seconds that a link waits for the jobs of the one it replaces
 _ITEM_HEAD = 8  # bytes, more than CBOR puts around one record
 
@@ -78,9 +79,7 @@ class Network:
         self._generation = -1
         self._stopped = False
         self.turned_away_by: set[bytes] = set()  # peers that closed because this device is retired
-        self._rolled_back_by: set[bytes] = set()  # peers that said they know later events of ours
-        self._asked: set[bytes] = set()  # peers of whom we wait for our own history
-        self._waits_until = 0.0
+        self._own_history = OwnHistory(time.monotonic)
         self._unknown = UnknownInvites(wall_ms)
         self._tasks: set[asyncio.Task[None]] = set()
         self._finder = Finder(
@@ -302,7 +301,7 @@ class Network:
 
     def _committed(self, driver: PeerDriver, result: Committed) -> None:
         if result.answered:
-            self._asked.clear()
+            self._own_history.answered()
         if result.membership_changed or self._storage.engine.context.generation != self._generation:
             self._spawn(self.membership_changed())
         if result.added:
@@ -325,7 +324,7 @@ class Network:
             )
             self._finder.unlinked(driver.peer, ending.code)
         self._tell_links()
-        self._asked.discard(driver.peer)
+        self._own_history.left(driver.peer)
         if ending.code is CloseCode.NOT_A_MEMBER and not ending.local:
             self._unknown_to.add(driver.peer)
         if ending.code is CloseCode.TWIN and not ending.local:
@@ -355,19 +354,13 @@ class Network:
             await self.jobs.seen(driver.peer)
 
     def _rolled_back(self, driver: PeerDriver) -> None:
-        """A peer knows later events of this device than are here: nothing is authored until it answered (profile §8).
-
-        Once per peer and start, and for a short time: it may be lying, or leave without an answer.
-        """
-        if driver.peer not in self._rolled_back_by:
-            self._rolled_back_by.add(driver.peer)
-            self._asked.add(driver.peer)
-            self._waits_until = asyncio.get_running_loop().time() + RECOVERY_S
+        """A peer knows later events of this device than are here: nothing is authored until it answered (§8)."""
+        self._own_history.claimed(driver.peer)
 
     @property
     def recovering(self) -> bool:
         """Whether this node waits for its own history and must not author yet."""
-        return bool(self._asked) and asyncio.get_running_loop().time() < self._waits_until
+        return self._own_history.awaited
 
     def _stop_publishing(self, peer: bytes) -> None:
         """Somebody saw this site live twice: neither copy offers anything until its owner chose (profile §8)."""
@@ -382,8 +375,7 @@ class Network:
         self.publishing = True
         for driver in self._live():
             driver.publish(True)
-            self._asked.add(driver.peer)
-        self._waits_until = asyncio.get_running_loop().time() + RECOVERY_S
+        self._own_history.ask(*(driver.peer for driver in self._live()))
         await self.ask()
 
     # --- pairing
