@@ -6,7 +6,7 @@ stops.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -50,6 +50,15 @@ def first_unrecorded(tx: Tx, first: int, last: int) -> int | None:
 def count(tx: Tx) -> int:
     """How many positions were removed."""
     return int(tx.execute("SELECT coalesce(sum(last - first + 1), 0) FROM meshnode_removed").fetchone()[0])
+
+
+def any_of(tx: Tx, reasons: Sequence[str]) -> bool:
+    """Whether anything was removed for one of these reasons."""
+    found = tx.execute(
+        f"SELECT 1 FROM meshnode_removed WHERE why IN ({', '.join('?' * len(reasons))}) LIMIT 1",  # noqa: S608
+        tuple(reasons),
+    )
+    return found.fetchone() is not None
 
 
 def _range_at(tx: Tx, position: int) -> tuple[int, int, str] | None:
