@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from meshnode.node.joining import join
     from meshnode.node.memberviews import LeaveView, MemberView, RecordView
     from meshnode.node.node import Node
+    from meshnode.node.verifyviews import VerifyProgress, VerifyReport
     from meshnode.node.views import (
         ChangeView,
         PeerView,
@@ -45,6 +46,8 @@ __all__ = [
     "RowView",
     "Status",
     "TableDigest",
+    "VerifyProgress",
+    "VerifyReport",
     "WaitResult",
     "join",
     "open_database",
@@ -59,6 +62,8 @@ _ELSEWHERE = {
     "MemberView": "node.memberviews",
     "RecordView": "node.memberviews",
     "Node": "node.node",
+    "VerifyProgress": "node.verifyviews",
+    "VerifyReport": "node.verifyviews",
     "open_database": "node.databases",
 }
 

@@ -58,6 +58,7 @@ COMPARED_BYTES = 512 * KIB  # of one question or answer; one entry always fits
 COMPARED_ITEMS = 16_384  # items in one answer
 COMPARISONS_SERVED = 4  # of other members at a time, each with its trees in memory
 COMPARE_ASKS = 4096  # questions answered in one comparison
+COMPARE_WORK_S = 120.0  # seconds of answering in one comparison, apart from reading; against questions without end
 COMPARE_IDLE_S = 60.0  # seconds without a question after which a comparison is over
 COMPARE_SCAN_S = 900.0  # seconds that a member has for reading what it compares
 COMPARE_NAMED = 1024  # ranges, and items on either side, that a comparison looks into; more are counted as such

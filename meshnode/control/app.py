@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from meshnode.control import requests as asked
+from meshnode.control import verify_lines
 from meshnode.control.failures import failure_of, http_status_of
 from meshnode.errors import MeshError, NotFoundError, TransportError, UsageError
 from meshnode.node.api import LEAVE_S, ROWS_PER_IMPORT, ROWS_PER_PAGE, Operations
@@ -56,6 +57,7 @@ def _of_the_node(operations: Operations, api: _Api) -> dict[str, Handler]:
         "sync-state": _answer(asked.SomePeer, lambda a: operations.sync_state(a.peer)),
         "frontier": _answer(asked.SomePeer, lambda a: operations.frontier(a.peer)),
         "request-sync": _answer(asked.RequestSync, lambda a: operations.request_sync(a.peer, table=a.table)),
+        "verify": api.verify,
         "resume": _answer(asked.NoArguments, lambda _: operations.resume()),
         "wait": _answer(asked.Wait, api.wait),
         "check": _answer(asked.NoArguments, lambda _: operations.check()),
@@ -163,6 +165,12 @@ class _Api:
         arguments = await _arguments(request, asked.Changes)
         changes = self._operations.changes(since=arguments.since, table=arguments.table)
         lines = _lines(changes, self._stopping)
+        return StreamingResponse(lines, media_type="application/jsonl")
+
+    async def verify(self, request: Request) -> Response:
+        """A line of JSON as often as there is progress, and the report at the end."""
+        arguments = await _arguments(request, asked.Verify)
+        lines = verify_lines.lines(self._operations, arguments, self._stopping)
         return StreamingResponse(lines, media_type="application/jsonl")
 
     async def leave(self, arguments: asked.Leave) -> Any:

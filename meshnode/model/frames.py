@@ -30,7 +30,7 @@ FEATURE_COVERING: Final = "covering"  # a table may be asked for without its his
 FEATURE_LIVE: Final = "live"
 FEATURE_OFFER: Final = "offer"
 FEATURE_VERIFY: Final = "verify"
-FEATURES: Final = (FEATURE_DEFLATE, FEATURE_COVERING, FEATURE_LIVE, FEATURE_OFFER)
+FEATURES: Final = (FEATURE_DEFLATE, FEATURE_COVERING, FEATURE_LIVE, FEATURE_OFFER, FEATURE_VERIFY)
 """What this implementation lists in its hello."""
 
 WHAT_TABLE: Final = "table"

@@ -6,12 +6,13 @@ Three things implement it: `node.node.Node` (running), `node.local` (the store a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
     ChangeView,
     CheckReport,
@@ -178,6 +179,21 @@ class Operations(Protocol):
 
     async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
         """Ask every unretired member, or one, for a table or for everything, and start a cycle with them now."""
+        ...
+
+    async def verify(
+        self,
+        peer: str,
+        *,
+        table: str | None = None,
+        repair: bool = False,
+        tell: Callable[[VerifyProgress], None] | None = None,
+    ) -> VerifyReport:
+        """Compare events and rows with a linked member, all tables or one, and tell what differs and why (profile §15).
+
+        With `repair` each sends the other what it should have and has not, and the two are compared again. `tell` hears
+        how far it is. UsageError where no node runs, or the member is not linked; TransportError where it gives up.
+        """
         ...
 
     async def resume(self) -> IdentityView:

@@ -30,6 +30,7 @@ from meshnode.net.endpoint import (
     Link,
 )
 from meshnode.node.ceremony import UnknownInvites, invite_over
+from meshnode.node.comparing import Comparisons
 from meshnode.node.dialing import Attempt
 from meshnode.node.drive import Ending, Hooks, PeerDriver
 from meshnode.node.farewell import Farewell
@@ -60,6 +61,7 @@ class Network:
         self.publishing = settings.publishing
         self._storage = storage
         self._boot = secrets.token_bytes(BOOT_BYTES)
+        self.comparisons = Comparisons(storage)
         self._hooks = Hooks(
             self._started,
             self._greeted,
@@ -67,6 +69,7 @@ class Network:
             self._moved,
             self._ended,
             self._rolled_back,
+            self.comparisons.heard_untrusted,
             self._own_end,
         )
         self._drivers: dict[Link, PeerDriver] = {}
@@ -133,6 +136,7 @@ class Network:
         for driver in list(self._drivers.values()):
             driver.goodbye(code, reason)
         await self._finder.stop()
+        await self.comparisons.stop()
         drivers = [*self._drivers.values(), *self._leaving]  # one may have come meanwhile
         await self._endpoint.close(code, reason)
         self._stopped = True
@@ -190,6 +194,11 @@ class Network:
     def linked(self) -> frozenset[bytes]:
         """The sites with a link whose session hears of what changes."""
         return frozenset(driver.peer for driver in self._drivers.values())
+
+    def driver_to(self, site: bytes) -> PeerDriver | None:
+        """The link to a site, once it greeted."""
+        found = [each for each in self._live() if each.peer == site and each.session.hello is not None]
+        return found[0] if found else None
 
     async def policy_changed(self, change: PolicyChange) -> None:
         """Another policy is in force: what hellos say of it takes a new link (profile §8), the rest is told here."""
@@ -315,6 +324,7 @@ class Network:
 
     def _ended(self, driver: PeerDriver, ending: Ending) -> None:
         self._remember(driver)
+        self.comparisons.ended(driver)
         self._drivers.pop(driver.link, None)
         self._leaving.add(driver)
         self._spawn(self._left(driver))

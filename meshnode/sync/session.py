@@ -47,8 +47,10 @@ from meshnode.model.frames import (
     FEATURE_COVERING,
     FEATURE_LIVE,
     FEATURE_OFFER,
+    FEATURE_VERIFY,
     Ack,
     Bye,
+    CompareFrame,
     Frame,
     Hello,
     Introduce,
@@ -70,6 +72,7 @@ from meshnode.sync.effects import (
     Introduced,
     Notice,
     PeerBye,
+    PeerCompares,
     PeerHello,
     PeerWatermarks,
     RolledBack,
@@ -153,6 +156,11 @@ class Session:
     def peer_told(self) -> bool:
         """Whether it told watermarks on this link: it had nothing left to stage then."""
         return self._heard.told
+
+    @property
+    def compares(self) -> bool:
+        """Whether the peer takes part in comparisons."""
+        return FEATURE_VERIFY in self._features
 
     def next_timer(self) -> int | None:
         """When `timer` is due, in wall-clock milliseconds; None where nothing is waited for."""
@@ -242,6 +250,10 @@ class Session:
         self._requested.update(dict.fromkeys(fresh))
         return [] if self.hello is None or self._dead else self._ask(fresh)
 
+    def compare(self, message: CompareFrame) -> list[Effect]:
+        """Say this in a comparison."""
+        return [_control(message)] if self.compares and not self._dead else []
+
     def publish(self, allowed: bool, now_ms: int) -> list[Effect]:
         """Whether this node may offer anything (profile §8: not while it does not know which copy it is)."""
         self._held = not allowed
@@ -321,6 +333,8 @@ class Session:
             return self._hello_untrusted(message, now_ms)
         if self.hello is None:
             raise ProtocolError("the hello comes first")
+        if isinstance(message, CompareFrame):
+            return [PeerCompares(message)]
         match message:
             case Ack():
                 return self._ack_untrusted(message, now_ms)
