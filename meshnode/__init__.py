@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from meshnode.node.joining import join
     from meshnode.node.memberviews import LeaveView, MemberView, RecordView
     from meshnode.node.node import Node
+    from meshnode.node.verifyviews import VerifyProgress, VerifyReport
     from meshnode.node.views import (
         ChangeView,
         NoticeView,
@@ -60,6 +61,8 @@ __all__ = [
     "RowView",
     "Status",
     "TableDigest",
+    "VerifyProgress",
+    "VerifyReport",
     "WaitResult",
     "join",
     "open_database",
@@ -83,6 +86,8 @@ _ELSEWHERE = {
     "MemberView": "node.memberviews",
     "RecordView": "node.memberviews",
     "Node": "node.node",
+    "VerifyProgress": "node.verifyviews",
+    "VerifyReport": "node.verifyviews",
     "open_database": "node.databases",
 }
 

@@ -51,6 +51,17 @@ IDLE_WATERMARKS_MS = 3_000  # milliseconds after the last of them rose: then the
 KNOWN_RANGES = 4096  # ranges of log positions remembered as held by one peer; the oldest are offered after all
 KNOWN_IDS = 4096  # events remembered as held by one peer before they are here; likewise
 FRONTIER_SITES = 256  # slots of the causal frontier; against invented identities (NEOTH)
+COMPARED_TABLES = 1024  # tables in one comparison of two members; further ones are left out, and that is said
+COMPARED_COLUMNS = 16_384  # columns of all of them together
+COMPARED_RANGES = 256  # ranges, items or names in one question of it: what answering one may cost
+COMPARED_BYTES = 512 * KIB  # of one question or answer; one entry always fits
+COMPARED_ITEMS = 16_384  # items in one answer
+COMPARISONS_SERVED = 4  # of other members at a time, each with its trees in memory
+COMPARE_ASKS = 4096  # questions answered in one comparison
+COMPARE_WORK_S = 120.0  # seconds of answering in one comparison, apart from reading; against questions without end
+COMPARE_IDLE_S = 60.0  # seconds without a question after which a comparison is over
+COMPARE_SCAN_S = 900.0  # seconds that a member has for reading what it compares
+COMPARE_NAMED = 1024  # ranges, and items on either side, that a comparison looks into; more are counted as such
 FRAME_NUMBER_MAX = 2**63 - 2  # a frame's number; the next one still is a signed 64-bit integer of SQLite
 COUNTER_MAX = 2**63 - 1  # where a frontier counter saturates
 

@@ -59,6 +59,7 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("sync-state", "sync_state", "show how far the delivery to and from each peer is"),
     ("frontier", "frontier", "show the causal frontier: evidence of order"),
     ("request-sync", "request_sync", "ask peers for what may be missing, now"),
+    ("verify", "verify", "compare events and rows with a linked member"),
     ("identity", "identity", "protect the keys, move this device, say which copy of it this is"),
     ("wait", "wait", "wait until everybody has everything"),
     ("digest", "digest", "digest of tables, equal where rows are equal"),

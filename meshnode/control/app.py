@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from meshnode.control import requests as asked
+from meshnode.control import verify_lines
 from meshnode.control.failures import failure_of, http_status_of
 from meshnode.errors import MeshError, NotFoundError, TransportError, UsageError
 from meshnode.node.api import LEAVE_S, ROWS_PER_IMPORT, ROWS_PER_PAGE, Operations
@@ -73,6 +74,7 @@ def _of_the_node(operations: Operations, api: _Api) -> dict[str, Handler]:
         "acknowledge-conflict": _answer(asked.OneConflict, lambda a: operations.acknowledge_conflict(a.id)),
         "conflict-changes": api.conflict_changes,
         "request-sync": _answer(asked.RequestSync, lambda a: operations.request_sync(a.peer, table=a.table)),
+        "verify": api.verify,
         "resume": _answer(asked.NoArguments, lambda _: operations.resume()),
         "wait": _answer(asked.Wait, api.wait),
         "check": _answer(asked.NoArguments, lambda _: operations.check()),
@@ -224,6 +226,12 @@ class _Api:
         arguments = await _arguments(request, asked.ImportEvents)
         told = self._operations.import_events(_whole(arguments.file))
         return StreamingResponse(_lines(told, self._stopping), media_type="application/jsonl")
+
+    async def verify(self, request: Request) -> Response:
+        """A line of JSON as often as there is progress, and the report at the end."""
+        arguments = await _arguments(request, asked.Verify)
+        lines = verify_lines.lines(self._operations, arguments, self._stopping)
+        return StreamingResponse(lines, media_type="application/jsonl")
 
     async def leave(self, arguments: asked.Leave) -> Any:
         timeout_s = min(arguments.timeout_s, LEAVE_S)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from meshnode.control import requests as asked
 from meshnode.control.address import ControlAddress, control_address
 from meshnode.control.failures import error_of
 from meshnode.control.http import LOST, Exchange
+from meshnode.control.verify_lines import report_of
 from meshnode.errors import BusyError, TransportError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.api import ALL_EVENTS, CONFLICTS_PER_PAGE, LEAVE_S, ROWS_PER_PAGE
@@ -24,6 +25,7 @@ from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
     AcknowledgedView,
     ChangeView,
@@ -253,6 +255,21 @@ class ControlClient:
 
     async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
         return await self._call("request-sync", asked.RequestSync(peer=peer, table=table), SyncRequest)
+
+    async def verify(
+        self,
+        peer: str,
+        *,
+        table: str | None = None,
+        repair: bool = False,
+        tell: Callable[[VerifyProgress], None] | None = None,
+    ) -> VerifyReport:
+        exchange = await self._open()
+        try:
+            await self._head(exchange, "verify", asked.Verify(peer=peer, table=table, repair=repair))
+            return await report_of(_lines(exchange.chunks()), tell)
+        finally:
+            await exchange.close()
 
     async def resume(self) -> IdentityView:
         return await self._call("resume", asked.NoArguments(), IdentityView)

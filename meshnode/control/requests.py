@@ -255,6 +255,14 @@ class RequestSync(Arguments, frozen=True, kw_only=True):
     table: str | None = None
 
 
+class Verify(Arguments, frozen=True, kw_only=True):
+    """`verify`."""
+
+    peer: str
+    table: str | None = None
+    repair: bool = False
+
+
 class Vouch(Arguments, frozen=True, kw_only=True):
     """`vouch`."""
 

@@ -8,7 +8,7 @@ beats, hence a resurrection needs no rebuild from the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,8 @@ from meshnode.model.hlc import Rank
 
 _LOWEST: Final = b""
 _encode = msgspec.msgpack.Encoder().encode
+_ARRAY_32: Final = b"\xdd"  # how MessagePack begins an array, before its length of 4 bytes
+_decode_all = msgspec.msgpack.Decoder(list[tuple[bytes | None, list[tuple[bytes, list[str]]]]]).decode
 _decode = msgspec.msgpack.Decoder(tuple[bytes | None, list[tuple[bytes, list[str]]]]).decode
 
 
@@ -78,6 +80,14 @@ class RowState:
         return (self.tombstone, self.upsert, self.columns) == (other.tombstone, other.upsert, other.columns)
 
     __hash__ = None  # type: ignore[assignment]  # mutable
+
+
+def clock_groups(states: Sequence[bytes]) -> list[tuple[Rank | None, list[tuple[Rank, list[str]]]]]:
+    """Of each stored state the tombstone, and each rank with the columns that it won, the highest upsert first.
+
+    For whoever reads so many that a `RowState` each is too much; raises msgspec.DecodeError as `unpack` does.
+    """
+    return _decode_all(_ARRAY_32 + len(states).to_bytes(4, "big") + b"".join(states))
 
 
 class RowFold:

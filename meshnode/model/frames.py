@@ -11,6 +11,7 @@ import msgspec
 
 from meshnode.codec import cbor
 from meshnode.codec.digest import blake3_256
+from meshnode.model.comparison import TableTold
 from meshnode.model.hlc import Hlc
 
 VERSION: Final = 1
@@ -28,7 +29,8 @@ FEATURE_DEFLATE: Final = "deflate"
 FEATURE_COVERING: Final = "covering"  # a table may be asked for without its history
 FEATURE_LIVE: Final = "live"
 FEATURE_OFFER: Final = "offer"
-FEATURES: Final = (FEATURE_DEFLATE, FEATURE_COVERING, FEATURE_LIVE, FEATURE_OFFER)
+FEATURE_VERIFY: Final = "verify"
+FEATURES: Final = (FEATURE_DEFLATE, FEATURE_COVERING, FEATURE_LIVE, FEATURE_OFFER, FEATURE_VERIFY)
 """What this implementation lists in its hello."""
 
 WHAT_TABLE: Final = "table"
@@ -130,6 +132,41 @@ class Links(Frame, frozen=True, tag="links"):
     """The sites that its sender is linked to at present, besides the peer itself (feature `offer`)."""
 
     sites: tuple[bytes, ...]
+
+
+class Compare(Frame, frozen=True, tag="compare"):
+    """Opens a comparison, and answers to that under the same id: what either side has to compare (feature `verify`)."""
+
+    id: bytes
+    nonce: bytes
+    hlc: Hlc
+    thinned: bool
+    tables: tuple[TableTold, ...]
+
+
+class CompareAsk(Frame, frozen=True, tag="compare-ask"):
+    """Number `no` of what the side that opened asks; what `of` holds for each `what` is in `model.comparison`."""
+
+    id: bytes
+    no: int
+    what: str
+    of: tuple[Any, ...]
+
+
+class CompareTell(Frame, frozen=True, tag="compare-tell"):
+    """The answer to it, entry by entry; of what does not fit the first entries alone, but for `tables` and `again`."""
+
+    id: bytes
+    no: int
+    what: str
+    of: tuple[Any, ...]
+
+
+class CompareEnd(Frame, frozen=True, tag="compare-end"):
+    """No more is said in this comparison, by either side."""
+
+    id: bytes
+    reason: str
 
 
 class Bye(Frame, frozen=True, tag="bye"):
@@ -266,7 +303,8 @@ class NearWelcome(Frame, frozen=True, tag="near-welcome"):
     port: int
 
 
-ControlFrame: TypeAlias = Introduce | Hello | Ack | Nak | Watermarks | Links | Request | Bye
+CompareFrame: TypeAlias = Compare | CompareAsk | CompareTell | CompareEnd
+ControlFrame: TypeAlias = Introduce | Hello | Ack | Nak | Watermarks | Links | Request | CompareFrame | Bye
 EventFrame: TypeAlias = Open | Batch | Live | Offer | Records | Answered
 PairingFrame: TypeAlias = PairHello | PairOpen | Pair | Paired
 NearbyFrame: TypeAlias = NearHello | NearOpen | NearReveal | NearYes | NearWelcome

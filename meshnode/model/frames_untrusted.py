@@ -32,6 +32,7 @@ from meshnode.limits import (
 )
 from meshnode.model import frame_fields_untrusted as fields
 from meshnode.model import frames, nearby
+from meshnode.model.compare_untrusted import COMPARE_FRAMES
 from meshnode.model.deflate import inflate_untrusted
 from meshnode.model.frame_fields_untrusted import Read
 from meshnode.model.offered import offered_untrusted
@@ -168,6 +169,7 @@ _CONTROL_OF: Final[Mapping[str, Mapping[str, Read]]] = {
         "ack": _ack,
         "links": fields.struct(frames.Links, {"sites": _ascending(_SITE, LINKED_SITES)}),
     },
+    frames.FEATURE_VERIFY: COMPARE_FRAMES,
 }
 _EVENTS: Final[Mapping[str, Read]] = {
     "open": fields.struct(frames.Open, {"epoch": _EPOCH, "next": _NUMBER}),

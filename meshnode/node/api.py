@@ -6,7 +6,7 @@ Three things implement it: `node.node.Node` (running), `node.local` (the store a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from meshnode.node.discoverviews import DiscoverView
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
     AcknowledgedView,
     ChangeView,
@@ -276,6 +277,21 @@ class Operations(Protocol):
 
     def conflict_changes(self, *, since: int | None = None) -> AsyncIterator[ConflictView]:
         """Conflicts as they are recorded and change, beyond the change `since`; with None, from now on."""
+        ...
+
+    async def verify(
+        self,
+        peer: str,
+        *,
+        table: str | None = None,
+        repair: bool = False,
+        tell: Callable[[VerifyProgress], None] | None = None,
+    ) -> VerifyReport:
+        """Compare events and rows with a linked member, all tables or one, and tell what differs and why (profile §15).
+
+        With `repair` each sends the other what it should have and has not, and the two are compared again. `tell` hears
+        how far it is. UsageError where no node runs, or the member is not linked; TransportError where it gives up.
+        """
         ...
 
     async def resume(self) -> IdentityView:

@@ -17,7 +17,7 @@ from meshnode.engine.offer import Filter
 from meshnode.errors import CloseCode, CorruptStateError, MeshError, ProtocolError
 from meshnode.limits import HANDSHAKE_S, UNCOMMITTED_BYTES
 from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
-from meshnode.model.frames import Hello, Request
+from meshnode.model.frames import CompareFrame, Hello, Request
 from meshnode.net.link import Link
 from meshnode.sync.effects import (
     Advance,
@@ -29,6 +29,7 @@ from meshnode.sync.effects import (
     NewEpoch,
     Notice,
     PeerBye,
+    PeerCompares,
     PeerHello,
     PeerWatermarks,
     Resend,
@@ -100,6 +101,7 @@ class Hooks:
     moved: Callable[[PeerDriver], None]  # something settled or was told: whoever waits looks again
     ended: Callable[[PeerDriver, Ending], None]
     rolled_back: Callable[[PeerDriver], None]  # a peer knows later events of this site than are here
+    compared: Callable[[PeerDriver, CompareFrame], None]  # a frame of a comparison; ProtocolError ends the link
     own_end: Callable[[PeerDriver], None]  # a peer showed that this device was retired
 
 
@@ -165,6 +167,10 @@ class PeerDriver:
         """What this node asks of the peer now."""
         self._carry_out(self.session.requests(bodies, self._now_ms()))
 
+    def compare(self, frame: CompareFrame) -> None:
+        """Say this in a comparison."""
+        self._carry_out(self.session.compare(frame))
+
     def publish(self, allowed: bool) -> None:
         """Whether this node may offer anything."""
         self._carry_out(self.session.publish(allowed, self._now_ms()))
@@ -225,11 +231,19 @@ class PeerDriver:
                     self._hooks.moved(self)
                 case PeerHello():
                     self._greet(effect)
+                case PeerCompares(frame):
+                    self._compared_untrusted(frame)
                 case Notice(kind, text):
                     self._note(kind, text)
                 case _:
                     self._spawn(self._work(effect))
         self._set_timer()
+
+    def _compared_untrusted(self, frame: CompareFrame) -> None:
+        try:
+            self._hooks.compared(self, frame)
+        except ProtocolError as error:
+            self.link.close(error.code, str(error))
 
     def _greet(self, effect: PeerHello) -> None:
         self.offered = Filter(scope=effect.scope, features=effect.features)

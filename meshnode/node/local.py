@@ -37,6 +37,7 @@ from meshnode.node.peering import wait_result
 from meshnode.node.storage import Storage
 from meshnode.node.telling import Telling
 from meshnode.node.transaction import Transaction
+from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
     ForgetReport,
     HistoryRequest,
@@ -71,6 +72,17 @@ class LocalNode(LettingIn, Telling, Discovering, Contesting, Configuring, Logboo
         asked = await self.storage.write(lambda engine: syncing.ask_members(engine.context, members, named, linked))
         await self._wake([each.site for each in members])
         return SyncRequest(asked=asked)
+
+    async def verify(
+        self,
+        peer: str,
+        *,
+        table: str | None = None,
+        repair: bool = False,
+        tell: Callable[[VerifyProgress], None] | None = None,
+    ) -> VerifyReport:
+        """Only a running node has links to compare over."""
+        raise UsageError("no node runs here: start it with `meshnode up`")
 
     # --- writing
 

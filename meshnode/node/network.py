@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import secrets
+import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -31,12 +32,14 @@ from meshnode.net.endpoint import (
 )
 from meshnode.node.background import Background
 from meshnode.node.ceremony import UnknownInvites, invite_over
+from meshnode.node.comparing import Comparisons
 from meshnode.node.config import Config
 from meshnode.node.dialtarget import Attempt
 from meshnode.node.drive import Ending, Hooks, PeerDriver
 from meshnode.node.farewell import Farewell
 from meshnode.node.finding import Finder
 from meshnode.node.jobs import StoreJobs
+from meshnode.node.own_history import OwnHistory
 from meshnode.node.peering import Heard
 from meshnode.node.remembered import remembered
 from meshnode.node.settings import NetworkSettings
@@ -46,7 +49,6 @@ from meshnode.sync.greeting import Greeting
 from meshnode.sync.session import Session
 
 BOOT_BYTES = 8  # profile §8
-RECOVERY_S = 30.0  # seconds at most that a restored node waits for its own history before it authors again
 REPLACED_S = 10.0  # seconds that a link waits for the jobs of the one it replaces
 _ITEM_HEAD = 8  # bytes, more than CBOR puts around one record
 
@@ -62,6 +64,7 @@ class Network:
         self.publishing = settings.publishing
         self._storage = storage
         self._boot = secrets.token_bytes(BOOT_BYTES)
+        self.comparisons = Comparisons(storage)
         self._hooks = Hooks(
             self._started,
             self._greeted,
@@ -69,6 +72,7 @@ class Network:
             self._moved,
             self._ended,
             self._rolled_back,
+            self.comparisons.heard_untrusted,
             self._own_end,
         )
         self._drivers: dict[Link, PeerDriver] = {}
@@ -80,9 +84,7 @@ class Network:
         self._answer_until = 0  # pairing is answered until then
         self._generation = -1
         self.turned_away_by: set[bytes] = set()  # peers that closed because this device is retired
-        self._rolled_back_by: set[bytes] = set()  # peers that said they know later events of ours
-        self._asked: set[bytes] = set()  # peers of whom we wait for our own history
-        self._waits_until = 0.0
+        self._own_history = OwnHistory(time.monotonic)
         self._unknown = UnknownInvites(wall_ms)
         self._background = Background()
         self._spawn = self._background.spawn
@@ -137,6 +139,7 @@ class Network:
         for driver in list(self._drivers.values()):
             driver.goodbye(code, reason)
         await self._finder.stop()
+        await self.comparisons.stop()
         drivers = [*self._drivers.values(), *self._leaving]  # one may have come meanwhile
         await self._endpoint.close(code, reason)
         await self._background.stop()
@@ -195,6 +198,11 @@ class Network:
     async def follow(self, config: Config) -> None:
         """Other settings say whom to dial, and where this node shows itself."""
         await self._finder.follow(config)
+
+    def driver_to(self, site: bytes) -> PeerDriver | None:
+        """The link to a site, once it greeted."""
+        found = [each for each in self._live() if each.peer == site and each.session.hello is not None]
+        return found[0] if found else None
 
     async def policy_changed(self, change: PolicyChange) -> None:
         """Another policy is in force: what hellos say of it takes a new link (profile §8), the rest is told here."""
@@ -311,7 +319,7 @@ class Network:
 
     def _committed(self, driver: PeerDriver, result: Committed) -> None:
         if result.answered:
-            self._asked.clear()
+            self._own_history.answered()
         if result.membership_changed or self._storage.engine.context.generation != self._generation:
             self._spawn(self.membership_changed())
         if result.added:
@@ -325,6 +333,7 @@ class Network:
 
     def _ended(self, driver: PeerDriver, ending: Ending) -> None:
         self._remember(driver)
+        self.comparisons.ended(driver)
         self._drivers.pop(driver.link, None)
         self._leaving.add(driver)
         self._spawn(self._left(driver))
@@ -334,7 +343,7 @@ class Network:
             )
             self._finder.unlinked(driver.peer, ending.code, ending.why)
         self._tell_links()
-        self._asked.discard(driver.peer)
+        self._own_history.left(driver.peer)
         if ending.code is CloseCode.NOT_A_MEMBER and not ending.local:
             self._unknown_to.add(driver.peer)
         if ending.code is CloseCode.TWIN and not ending.local:
@@ -364,19 +373,13 @@ class Network:
             await self.jobs.seen(driver.peer)
 
     def _rolled_back(self, driver: PeerDriver) -> None:
-        """A peer knows later events of this device than are here: nothing is authored until it answered (profile §8).
-
-        Once per peer and start, and for a short time: it may be lying, or leave without an answer.
-        """
-        if driver.peer not in self._rolled_back_by:
-            self._rolled_back_by.add(driver.peer)
-            self._asked.add(driver.peer)
-            self._waits_until = asyncio.get_running_loop().time() + RECOVERY_S
+        """A peer knows later events of this device than are here: nothing is authored until it answered (§8)."""
+        self._own_history.claimed(driver.peer)
 
     @property
     def recovering(self) -> bool:
         """Whether this node waits for its own history and must not author yet."""
-        return bool(self._asked) and asyncio.get_running_loop().time() < self._waits_until
+        return self._own_history.awaited
 
     def _stop_publishing(self, peer: bytes) -> None:
         """Somebody saw this site live twice: neither copy offers anything until its owner chose (profile §8)."""
@@ -391,8 +394,7 @@ class Network:
         self.publishing = True
         for driver in self._live():
             driver.publish(True)
-            self._asked.add(driver.peer)
-        self._waits_until = asyncio.get_running_loop().time() + RECOVERY_S
+        self._own_history.ask(*(driver.peer for driver in self._live()))
         await self.ask()
 
     # --- pairing

@@ -45,7 +45,9 @@ from meshnode.node.reloading import Reloading
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.surroundings import Surroundings
-from meshnode.node.views import HOW_TO_CHOOSE, Status, WaitResult
+from meshnode.node.verifying import Verification, named_peer
+from meshnode.node.verifyviews import VerifyProgress, VerifyReport
+from meshnode.node.views import HOW_TO_CHOOSE, Status, WaitResult, parse_table
 from meshnode.store.database import Tx
 
 T = TypeVar("T")
@@ -263,6 +265,22 @@ class Node(Reloading, LocalNode):
             if self._linked() <= told or patience <= 0 or self._ended():
                 return msgspec.structs.replace(left, untold=await self._untold(set(map(site_text, told))))
             await Bell.wait(rung, min(patience, WAIT_LOOK_S))
+
+    async def verify(
+        self,
+        peer: str,
+        *,
+        table: str | None = None,
+        repair: bool = False,
+        tell: Callable[[VerifyProgress], None] | None = None,
+    ) -> VerifyReport:
+        """Compare with a linked member, over the link that stands."""
+        only = None if table is None else parse_table(table)
+        site, name = await self.storage.read(lambda tx: named_peer(tx, self._others(tx, peer)))
+        if self._network is None:
+            raise UsageError("this node is cut off from others on purpose: let it talk again first")
+        comparing = Verification(self._network, self.storage, site, name, only, tell or (lambda _progress: None))
+        return await comparing.run(repair=repair)
 
     async def set_online(self, online: bool) -> None:
         """Cut this node off, or let it talk again; local reads and writes go on."""

@@ -6,7 +6,7 @@ stops.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -67,6 +67,15 @@ def between(tx: Tx, after: int, before: int) -> dict[str, int]:
         (before - 1, after + 1, before, after),
     )
     return {str(why): int(positions) for why, positions in found}
+
+
+def any_of(tx: Tx, reasons: Sequence[str]) -> bool:
+    """Whether anything was removed for one of these reasons."""
+    found = tx.execute(
+        f"SELECT 1 FROM meshnode_removed WHERE why IN ({', '.join('?' * len(reasons))}) LIMIT 1",  # noqa: S608
+        tuple(reasons),
+    )
+    return found.fetchone() is not None
 
 
 def _range_at(tx: Tx, position: int) -> tuple[int, int, str] | None:

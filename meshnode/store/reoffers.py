@@ -63,6 +63,15 @@ def lowest(tx: Reads, stream: Stream, kind: int) -> int | None:
     return None if row[0] is None else int(row[0])
 
 
+def holds(tx: Reads, stream: Stream, position: int) -> bool:
+    """Whether the event of a position is among them."""
+    row = tx.execute(
+        "SELECT 1 FROM meshnode_reoffers WHERE site_no = ? AND path = ? AND kind = ? AND position = ?",
+        (*stream.key, EVENT, position),
+    ).fetchone()
+    return row is not None
+
+
 def count(tx: Reads, stream: Stream) -> tuple[int, int]:
     """How many there are, and how many of them wait for the next cycle."""
     row = tx.execute(

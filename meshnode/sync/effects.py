@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from meshnode.errors import CloseCode
 from meshnode.limits import BATCH_EVENTS
 from meshnode.model.delivery import Adopt, Received, Settlement
-from meshnode.model.frames import Hello, Request, WatermarkEntry
+from meshnode.model.frames import CompareFrame, Hello, Request, WatermarkEntry
 from meshnode.model.hlc import Hlc
 from meshnode.model.scope import Scope
 
@@ -124,6 +124,13 @@ class PeerWatermarks:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerCompares:
+    """A frame of a comparison (feature `verify`): it is no part of delivery, and whoever compares reads it."""
+
+    frame: CompareFrame
+
+
+@dataclass(frozen=True, slots=True)
 class PeerBye:
     """The peer is leaving; nothing further is sent to it."""
 
@@ -159,6 +166,7 @@ Effect: TypeAlias = (
     | PeerHello
     | RolledBack
     | PeerWatermarks
+    | PeerCompares
     | PeerBye
     | Notice
     | Close

@@ -41,14 +41,16 @@ from typing import TypeAlias
 
 from meshnode.codec.framing import FrameReader, frame
 from meshnode.errors import CloseCode, ProtocolError
-from meshnode.limits import FRAME_BYTES, HELLO_BYTES, INTRODUCE_BYTES, WINDOW_FRAMES
+from meshnode.limits import FRAME_BYTES, HELLO_BYTES, INTRODUCE_BYTES
 from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
 from meshnode.model.frames import (
     FEATURE_COVERING,
     FEATURE_LIVE,
     FEATURE_OFFER,
+    FEATURE_VERIFY,
     Ack,
     Bye,
+    CompareFrame,
     Frame,
     Hello,
     Introduce,
@@ -63,12 +65,14 @@ from meshnode.model.frames import (
 )
 from meshnode.model.frames_untrusted import decode_control_untrusted, decode_events_untrusted
 from meshnode.model.hlc import ZERO, beyond_skew
+from meshnode.sync.early import EarlyFrames
 from meshnode.sync.effects import (
     Close,
     Effect,
     Introduced,
     Notice,
     PeerBye,
+    PeerCompares,
     PeerHello,
     PeerWatermarks,
     RolledBack,
@@ -107,8 +111,7 @@ class Session:
         # The hello and the introduce have their own, smaller bounds; of a stranger nothing else is ever read.
         self._control = FrameReader(FRAME_BYTES if admitted else max(HELLO_BYTES, INTRODUCE_BYTES))
         self._events = FrameReader(FRAME_BYTES)
-        self._early_control: list[bytes] = []  # came before `start`
-        self._early_events: list[bytes] = []  # came before the hello: streams do not keep order among each other
+        self._early = EarlyFrames()  # came before `start`, or before the hello
         self._own_past = OwnPast(greeting.site)
         self._requested: dict[bytes, None] = {}
         self._features: frozenset[str] = frozenset()  # agreed: listed by both sides
@@ -138,7 +141,7 @@ class Session:
     @property
     def uncommitted_bytes(self) -> int:
         """What is held of the peer's event stream and not on disk: the driver lets no more come beyond a bound."""
-        return self._receiver.uncommitted_bytes + sum(map(len, self._early_events))
+        return self._receiver.uncommitted_bytes + self._early.event_bytes
 
     @property
     def peer_watermarks(self) -> dict[GroupName, Told]:
@@ -153,6 +156,11 @@ class Session:
     def peer_told(self) -> bool:
         """Whether it told watermarks on this link: it had nothing left to stage then."""
         return self._heard.told
+
+    @property
+    def compares(self) -> bool:
+        """Whether the peer takes part in comparisons."""
+        return FEATURE_VERIFY in self._features
 
     def next_timer(self) -> int | None:
         """When `timer` is due, in wall-clock milliseconds; None where nothing is waited for."""
@@ -186,7 +194,7 @@ class Session:
         if self._greeting.introduce:
             effects.append(_control(Introduce(records=self._greeting.introduce)))
         effects.append(_control(own_hello(self._greeting, state, self._receiver.holds, now_ms)))
-        early, self._early_control = self._early_control, []
+        early = self._early.take_control()
         return effects + self._guarded(lambda: self._control_frames_untrusted(early, now_ms), now_ms)
 
     def control_untrusted(self, data: bytes, now_ms: int) -> list[Effect]:
@@ -241,6 +249,10 @@ class Session:
         fresh = [body for body in bodies if body not in self._requested]
         self._requested.update(dict.fromkeys(fresh))
         return [] if self.hello is None or self._dead else self._ask(fresh)
+
+    def compare(self, message: CompareFrame) -> list[Effect]:
+        """Say this in a comparison."""
+        return [_control(message)] if self.compares and not self._dead else []
 
     def publish(self, allowed: bool, now_ms: int) -> list[Effect]:
         """Whether this node may offer anything (profile §8: not while it does not know which copy it is)."""
@@ -304,18 +316,12 @@ class Session:
         try:
             for index, cbor in enumerate(frames):
                 if self._sender is None and (self._introduced or self._admitted):
-                    return effects + self._keep_early(frames[index:])
+                    self._early.keep_control_untrusted(frames[index:])
+                    return effects
                 effects.extend(self._control_frame_untrusted(cbor, now_ms))
         except ProtocolError as error:
             return effects + self._end(error)  # what came before it still counts
         return effects
-
-    def _keep_early(self, frames: Sequence[bytes]) -> list[Effect]:
-        """Before our own hello went out a peer can have sent an introduce and a hello, nothing else (profile §8)."""
-        self._early_control.extend(frames)
-        if len(self._early_control) > 2:
-            raise ProtocolError("frames before the hellos were exchanged")
-        return []
 
     def _control_frame_untrusted(self, cbor: bytes, now_ms: int) -> list[Effect]:
         message = decode_control_untrusted(cbor, self._features)
@@ -327,6 +333,8 @@ class Session:
             return self._hello_untrusted(message, now_ms)
         if self.hello is None:
             raise ProtocolError("the hello comes first")
+        if isinstance(message, CompareFrame):
+            return [PeerCompares(message)]
         match message:
             case Ack():
                 return self._ack_untrusted(message, now_ms)
@@ -372,8 +380,7 @@ class Session:
         live = FEATURE_LIVE in self._features
         effects.extend(self._sending().greeted(hello.inbound, now_ms, live=live))
         self._sending().want_watermarks()
-        early, self._early_events = self._early_events, []
-        return effects + self._event_frames_untrusted(early)
+        return effects + self._event_frames_untrusted(self._early.take_events())
 
     def _ack_untrusted(self, ack: Ack, now_ms: int) -> list[Effect]:
         self._sending().ack_untrusted(ack, now_ms)
@@ -390,9 +397,7 @@ class Session:
 
     def _event_frames_untrusted(self, frames: Sequence[bytes]) -> list[Effect]:
         if self.hello is None:
-            self._early_events.extend(frames)
-            if len(self._early_events) > WINDOW_FRAMES + 1:  # an open and a window
-                raise ProtocolError("frames before the hello was read", CloseCode.LIMIT)
+            self._early.keep_events_untrusted(frames)
             return []
         effects: list[Effect] = []
         try:
@@ -486,7 +491,6 @@ class Session:
     def _die(self) -> None:
         """Jobs under way may keep a dead session for long: of what the peer sent it keeps nothing."""
         self._dead = True
-        self._early_control.clear()
-        self._early_events.clear()
+        self._early.clear()
         self._control, self._events = FrameReader(), FrameReader()
         self._receiver.release()

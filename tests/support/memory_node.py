@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from meshnode.node.discoverviews import (
 from meshnode.node.inforce import InForce, digest_of
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.verifyviews import ComparedEvent, ComparedRowView, ComparedTableView, VerifyProgress, VerifyReport
 from meshnode.node.views import (
     AskedView,
     BehindView,
@@ -327,6 +328,35 @@ class MemoryNode:
     def _known(self, peer: str | None) -> None:
         if peer not in (None, PEER.name, PEER.site):
             raise NotFoundError(f"no other member is called {peer!r}")
+
+    async def verify(
+        self,
+        peer: str,
+        *,
+        table: str | None = None,
+        repair: bool = False,
+        tell: Callable[[VerifyProgress], None] | None = None,
+    ) -> VerifyReport:
+        self._known(peer)
+        if not self.online:
+            raise UsageError(f"{peer} is not linked")
+        if tell is not None:
+            tell(VerifyProgress(state="reading", items=7))
+            await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        kinds = [] if self.complete else ["horizon"] if repair else ["fault", "horizon"]
+        event = ComparedEvent(id="ee" * 32, site=SITE, short=SITE[:8], hlc=(5, 6), where="there", columns=["ti\x1btle"])
+        return VerifyReport(
+            site=PEER.site, short=PEER.short, name=PEER.name, up_to=(9, 0),
+            equal=not kinds, fault="fault" in kinds, counts=dict.fromkeys(kinds, 1),
+            exchanges=3, asked_again=int(repair),
+            rows=[
+                ComparedRowView(table=table or "t", key={"id": "n\x1b"}, kind=kind, what="an event", events=[event])
+                for kind in kinds
+            ],
+            tables=[ComparedTableView(table=table or "t", compared=True, equal=not kinds, events_here=1200)],
+        )  # fmt: skip
 
     async def resume(self) -> IdentityView:
         return IdentityView(site=SITE, short=SITE[:8], name="bench", publishing=True, asked=2)
