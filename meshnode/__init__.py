@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from meshnode.node.config import Config
     from meshnode.node.databases import open_database
     from meshnode.node.discoverviews import DiscoverView
+    from meshnode.node.doctorviews import DoctorView
     from meshnode.node.home import Home
     from meshnode.node.joining import join
     from meshnode.node.memberviews import LeaveView, MemberView, RecordView
@@ -34,6 +35,7 @@ __all__ = [
     "ChangeView",
     "Config",
     "DiscoverView",
+    "DoctorView",
     "Home",
     "LeaveView",
     "MemberView",
@@ -57,6 +59,7 @@ _ELSEWHERE = {
     "Config": "node.config",
     "Home": "node.home",
     "DiscoverView": "node.discoverviews",
+    "DoctorView": "node.doctorviews",
     "join": "node.joining",
     "LeaveView": "node.memberviews",
     "MemberView": "node.memberviews",

@@ -14,6 +14,7 @@ from meshnode.errors import BusyError, TransportError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.api import LEAVE_S, ROWS_PER_PAGE
 from meshnode.node.discoverviews import DiscoverView
+from meshnode.node.doctorviews import DoctorView
 from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
@@ -87,6 +88,9 @@ class ControlClient:
             view = await self._call("discover", asked.Discover(seconds=slice_s), DiscoverView)
             if loop.time() >= end:
                 return view
+
+    async def doctor(self, checks: Sequence[str] = ()) -> DoctorView:
+        return await self._call("doctor", asked.Doctor(checks=list(checks)), DoctorView)
 
     async def tables(self) -> list[TableView]:
         return await self._call("tables", asked.NoArguments(), list[TableView])

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.discoverviews import DiscoverView
+from meshnode.node.doctorviews import DoctorView
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
@@ -57,6 +58,13 @@ class Operations(Protocol):
         """Who is in sight after `seconds`, members and strangers apart, and why each is dialed or is not.
 
         Where no node runs this process looks around by itself, announces nothing, and dials nobody.
+        """
+        ...
+
+    async def doctor(self, checks: Sequence[str] = ()) -> DoctorView:
+        """What is wrong with this node, and what to do about it, by the checks of these names, or all; changes nothing.
+
+        Reads the whole database file, for some seconds at most. UsageError where a name is that of no check.
         """
         ...
 

@@ -28,6 +28,7 @@ from meshnode.node.bell import Bell
 from meshnode.node.config import POLICY, Config, load_config
 from meshnode.node.databases import database_of
 from meshnode.node.discovering import CUT_OFF
+from meshnode.node.doctor.patient import Patient
 from meshnode.node.founding import found
 from meshnode.node.home import Home, default_home
 from meshnode.node.identity import finish_renewal
@@ -293,6 +294,9 @@ class Node(LocalNode):
         return await self.policy()
 
     # --- what LocalNode leaves open
+
+    def _patient(self) -> Patient:
+        return replace(super()._patient(), running=True)
 
     def _settings_now(self) -> Config:
         assert self._config is not None

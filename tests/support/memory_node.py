@@ -18,7 +18,9 @@ from meshnode.node.discoverviews import (
     InterfaceView,
     PeerAddressView,
 )
+from meshnode.node.doctorviews import DoctorView, FindingView
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.overview import SOFTWARE
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
     AskedView,
@@ -70,6 +72,8 @@ class MemoryNode:
         shown = msgspec.structs.asdict(PolicyView(scope=[], replicate_raw_ingress=False, replay_budget_days=0))
         self.settings: dict[str, Any] = {name: value for name, value in shown.items() if name != "classes"}
         self.waits: list[float] = []
+        self.looked_at: list[list[str]] = []
+        self.software = SOFTWARE
         self.complete_after = 0
         self.becomes: list[InvitedView] = []  # what `invited` tells of every invite
         self.near = NearbyView(state="closed")
@@ -116,6 +120,14 @@ class MemoryNode:
             peers=(PeerAddressView(address="10.0.0.9:4747", dial=DialView(state="dialing", why="is being dialed")),),
             strangers=(own, lie),
         )
+
+    async def doctor(self, checks: Sequence[str] = ()) -> DoctorView:
+        self.looked_at.append(list(checks))
+        findings = (
+            FindingView(check="disk", verdict="pass", found="enough"),
+            FindingView(check="links", verdict="warn", found="no link to \x1b[31m", todo="is it on?"),
+        )
+        return DoctorView(home="/home/x", running=True, software=self.software, verdict="warn", findings=findings)
 
     async def tables(self) -> list[TableView]:
         return list(self.kinds.values())
