@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from meshnode.node.conflict_views import ConflictReceipt, ConflictView
     from meshnode.node.databases import open_database
     from meshnode.node.discoverviews import DiscoverView
+    from meshnode.node.doctorviews import DoctorView
     from meshnode.node.eventviews import EventPage, EventQuery, EventView
     from meshnode.node.home import Home
     from meshnode.node.joining import join
@@ -43,6 +44,7 @@ __all__ = [
     "ConflictReceipt",
     "ConflictView",
     "DiscoverView",
+    "DoctorView",
     "EventPage",
     "EventQuery",
     "EventView",
@@ -81,6 +83,7 @@ _ELSEWHERE = {
     "ConfigView": "node.configviews",
     "ReloadView": "node.configviews",
     "DiscoverView": "node.discoverviews",
+    "DoctorView": "node.doctorviews",
     "join": "node.joining",
     "LeaveView": "node.memberviews",
     "MemberView": "node.memberviews",

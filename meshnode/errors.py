@@ -42,6 +42,10 @@ class IdentityError(MeshError):
     """A site key, site id or the file that keeps it is unusable."""
 
 
+class LockedError(IdentityError):
+    """A key is under a passphrase that nobody said."""
+
+
 class MembershipError(UsageError):
     """This device, or the key that was to sign, may not do that: retired, no authority, a junior, a reader (§9)."""
 

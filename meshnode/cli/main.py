@@ -1,7 +1,7 @@
 """The `meshnode` program: finds the verb, imports that verb's module alone, and turns errors into one line and a code.
 
 Exit codes: 0 done; 1 an error, no such row, a failed check; 2 the command line cannot be used (and, for `wait`,
-somebody is behind); 130 interrupted.
+somebody is behind); 3 (`doctor`) there is something to look at; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("retire", "retire", "end a device for good: lost, stolen, given away"),
     ("leave", "leave", "retire this very device"),
     ("status", "status", "show how this node is"),
+    ("doctor", "doctor", "find out what is wrong, and what to do"),
     ("sync-state", "sync_state", "show how far the delivery to and from each peer is"),
     ("frontier", "frontier", "show the causal frontier: evidence of order"),
     ("request-sync", "request_sync", "ask peers for what may be missing, now"),
@@ -131,7 +132,8 @@ def _main_parser() -> Parser:
         usage="meshnode [--home DIR] VERB … [--output table|json|jsonl]",
         description="A peer-to-peer mesh node: plain SQLite tables that sync.\n\nverbs:\n" + "\n".join(lines),
         epilog="`meshnode VERB --help` explains one verb. Exit codes: 0 done; 1 an error, or no such row, or a failed "
-        "check; 2 a command line that cannot be used, or (wait) somebody is behind; 130 interrupted.",
+        "check; 2 a command line that cannot be used, or (wait) somebody is behind; 3 (doctor) something to look at; "
+        "130 interrupted.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

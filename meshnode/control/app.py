@@ -37,7 +37,7 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
     posts = _of_the_node(operations, api) | _of_tables(operations, api)
     posts |= _of_members(operations, api) | _of_pairing(operations, api)
     posts |= _of_the_log(operations, api)
-    readable = {"ping", "status", "peers", "members", "discover", "tables", "policy", "config"}
+    readable = {"ping", "status", "peers", "members", "discover", "doctor", "tables", "policy", "config"}
     readable |= {"sync-state", "frontier", "changes", "digest", "conflicts", "conflict-changes"}
     readable |= {"notices", "follow-notices"}
     routes = [
@@ -57,6 +57,7 @@ def _of_the_node(operations: Operations, api: _Api) -> dict[str, Handler]:
         "status": _answer(asked.NoArguments, lambda _: operations.status()),
         "peers": _answer(asked.NoArguments, lambda _: operations.peers()),
         "discover": _answer(asked.Discover, api.discover),
+        "doctor": _answer(asked.Doctor, lambda a: operations.doctor(a.checks)),
         "policy": _answer(asked.NoArguments, lambda _: operations.policy()),
         "set-policy": _answer(asked.SetPolicy, lambda a: operations.set_policy(a.setting, a.value)),
         "config": _answer(asked.NoArguments, lambda _: operations.config()),

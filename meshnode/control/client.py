@@ -19,6 +19,7 @@ from meshnode.node.bundleviews import ExportView, IntakeView
 from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView
 from meshnode.node.discoverviews import DiscoverView
+from meshnode.node.doctorviews import DoctorView
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
@@ -96,6 +97,9 @@ class ControlClient:
             view = await self._call("discover", asked.Discover(seconds=slice_s), DiscoverView)
             if loop.time() >= end:
                 return view
+
+    async def doctor(self, checks: Sequence[str] = ()) -> DoctorView:
+        return await self._call("doctor", asked.Doctor(checks=list(checks)), DoctorView)
 
     async def tables(self) -> list[TableView]:
         return await self._call("tables", asked.NoArguments(), list[TableView])

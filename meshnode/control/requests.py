@@ -24,6 +24,12 @@ class NoArguments(Arguments, frozen=True, kw_only=True):
     """For operations that take none."""
 
 
+class Doctor(Arguments, frozen=True, kw_only=True):
+    """`doctor`."""
+
+    checks: list[str] = []
+
+
 class AddTable(Arguments, frozen=True, kw_only=True):
     """`add_table`."""
 

@@ -33,6 +33,12 @@ def linux_device(name: str, index: int, root: Path = SYSFS) -> Device:
     return replace(_device(root / name, DEPTH), up=_text(root / name / "operstate") not in _NOT_UP)
 
 
+def mtu_of(name: str, root: Path = SYSFS) -> int | None:
+    """The largest packet that an interface takes, in bytes; None where the system does not tell so."""
+    text = _text(root / name / "mtu")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
 def _device(path: Path, depth: int) -> Device:
     if depth == 0:
         return UNKNOWN

@@ -53,6 +53,12 @@ def multicast_paths(selection: Selection) -> Paths:
     return paths
 
 
+def refusals(interface: Interface) -> tuple[str, ...]:
+    """Why one interface cannot multicast, in sentences; none where it can by at least one of its addresses."""
+    paths = _paths((interface,))
+    return () if paths.hosts else paths.refused
+
+
 def _none_left(selection: Selection) -> str:
     if not selection.skipped:
         return "no network interface has an address"

@@ -15,6 +15,7 @@ from meshnode.node.bundleviews import ExportView, IntakeView
 from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView
 from meshnode.node.discoverviews import DiscoverView
+from meshnode.node.doctorviews import DoctorView
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
@@ -67,6 +68,13 @@ class Operations(Protocol):
         """Who is in sight after `seconds`, members and strangers apart, and why each is dialed or is not.
 
         Where no node runs this process looks around by itself, announces nothing, and dials nobody.
+        """
+        ...
+
+    async def doctor(self, checks: Sequence[str] = ()) -> DoctorView:
+        """What is wrong with this node, and what to do about it, by the checks of these names, or all; changes nothing.
+
+        Reads the whole database file, for some seconds at most. UsageError where a name is that of no check.
         """
         ...
 

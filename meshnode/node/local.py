@@ -26,6 +26,8 @@ from meshnode.node.configuring import Configuring
 from meshnode.node.contesting import Contesting
 from meshnode.node.databases import database_of
 from meshnode.node.discovering import Discovering
+from meshnode.node.doctor.patient import Patient
+from meshnode.node.doctorviews import DoctorView
 from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_values
@@ -34,7 +36,7 @@ from meshnode.node.logbook import Logbook
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.moved import refuse_moved, take_back
 from meshnode.node.peering import wait_result
-from meshnode.node.storage import Storage
+from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.telling import Telling
 from meshnode.node.transaction import Transaction
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
@@ -63,6 +65,12 @@ class LocalNode(LettingIn, Telling, Discovering, Contesting, Configuring, Logboo
     """Implements `node.api.Operations` over the store alone."""
 
     # --- asking
+
+    async def doctor(self, checks: Sequence[str] = ()) -> DoctorView:
+        """What is wrong, and what to do about it."""
+        from meshnode.node.doctor.checks import diagnose  # it looks at the network, which most verbs do not
+
+        return await diagnose(await self._patient(), checks)
 
     async def request_sync(self, peer: str | None = None, *, table: str | None = None) -> SyncRequest:
         """Ask, durably, and start a cycle where a node runs."""
@@ -234,6 +242,9 @@ class LocalNode(LettingIn, Telling, Discovering, Contesting, Configuring, Logboo
         raise UsageError("no node runs here: start it with `meshnode up`")
 
     # --- for the running node to refine
+
+    async def _patient(self) -> Patient:
+        return Patient(self.home, wall_ms(), await self._settings_now(), self, self.storage.file)
 
     def _invite_addresses(self) -> list[str]:
         from meshnode.node.interfaces import addresses_of  # of no use to most verbs

@@ -27,6 +27,7 @@ from meshnode.node.bell import Bell
 from meshnode.node.config import Config
 from meshnode.node.databases import database_of
 from meshnode.node.discovering import CUT_OFF
+from meshnode.node.doctor.patient import Patient
 from meshnode.node.founding import found
 from meshnode.node.home import Home, default_home
 from meshnode.node.identity import finish_renewal
@@ -291,6 +292,9 @@ class Node(Reloading, LocalNode):
                 await self._disconnect()
 
     # --- what LocalNode leaves open
+
+    async def _patient(self) -> Patient:
+        return replace(await super()._patient(), running=True)
 
     def _linked(self) -> frozenset[bytes]:
         return self._network.linked if self._network is not None else frozenset()

@@ -47,6 +47,7 @@ def status_of(mesh: Mesh, home: Home, incarnation: bytes | None, *, encrypted: b
         waiting=queries.held_tables(tx) if waiting else {},
         unusable={view.table: view.unusable for view in tables if view.unusable},
         open_invites=invites.open_count(tx, mesh.now_ms),
+        expired_invites=invites.expired_count(tx, mesh.now_ms),
         asking=admitting.asking(tx, mesh.now_ms),
         conflicts=unresolved(tx),
         publishing=identity.may_publish(tx, incarnation) and gone is None,

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
-from meshnode.errors import IdentityError, MeshError, UsageError
+from meshnode.errors import IdentityError, LockedError, MeshError, UsageError
 from meshnode.node import oskeyring
 
 Ask = Callable[[str], str | None]
@@ -78,9 +78,9 @@ class Passphrase:
         return found
 
 
-def unasked(path: Path, trouble: str, flag: str, otherwise: str = "") -> IdentityError:
+def unasked(path: Path, trouble: str, flag: str, otherwise: str = "") -> LockedError:
     """What to tell where nobody is there to be asked for the passphrase of a file."""
-    return IdentityError(
+    return LockedError(
         f"{path} is under a passphrase{trouble}: run this at a terminal, or let `{flag} N` name an open descriptor "
         f"that it can be read from{otherwise}"
     )

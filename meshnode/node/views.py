@@ -211,6 +211,7 @@ class Status(View, frozen=True, kw_only=True):
     waiting: dict[str, int] = {}  # tables that are not here, and how many events wait for each
     unusable: dict[str, str] = {}  # registered tables that take no part as they stand, and why (profile §5)
     open_invites: int = 0
+    expired_invites: int = 0  # that nobody used; the next invite takes them away
     asking: list[CandidateView] = []  # who holds an invite and waits until somebody here says yes
     conflicts: ConflictCounts = ConflictCounts()
     publishing: bool = True

@@ -100,6 +100,14 @@ def open_count(tx: Tx, now_ms: int) -> int:
     return int(row[0])
 
 
+def expired_count(tx: Tx, now_ms: int) -> int:
+    """How many invites are still kept that expired before anybody used them."""
+    row = tx.execute(
+        "SELECT count(*) FROM meshnode_invites WHERE expires_ms < ? AND consumed_by IS NULL", (now_ms,)
+    ).fetchone()
+    return int(row[0])
+
+
 def answered_until(tx: Tx) -> int | None:
     """The latest time at which some invite still answers: a new joiner, or the one that used it and lost the reply."""
     row = tx.execute("SELECT max(expires_ms) FROM meshnode_invites WHERE tries < ?", (limits.INVITE_TRIES,)).fetchone()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +12,7 @@ from meshnode.store.connection import connect, unreadable
 from meshnode.store.database import BUSY_MS, Tx, no_fault, read_text
 
 STATEMENT_CACHE = 64
+_LOOK_STEPS = 20_000  # of SQLite's virtual machine between two looks at the clock: some milliseconds
 
 
 class Reader:
@@ -54,6 +55,26 @@ class Reader:
                     tx.execute("ROLLBACK")
         except self._sqlite.Error as error:
             raise StoreError(f"the database {self._path} cannot be read: {error}") from error
+
+    def quick_check(self, most: int, late: Callable[[], bool]) -> tuple[list[str], bool]:
+        """At most so many things that are wrong with the file, and whether all of it was looked at before `late`.
+
+        Raises StoreError where another program keeps it locked.
+        """
+        found: list[str] = []
+        self._connection.set_progress_handler(lambda: int(late()), _LOOK_STEPS)
+        try:
+            for (line,) in self._connection.execute(f"PRAGMA quick_check({int(most)})"):
+                found.append(str(line))
+        except self._sqlite.Error as error:
+            if late():
+                return found, False
+            if "locked" in str(error):
+                raise StoreError(f"another program keeps the database {self._path} locked: {error}") from error
+            found.append(str(error))  # it goes on beyond most damage, and not beyond all
+        finally:
+            self._connection.set_progress_handler(None, 0)
+        return [line for line in found if line != "ok"], True
 
     def close(self) -> None:
         """Close the connection."""

@@ -381,7 +381,7 @@ _MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4)
 
 def migrate(tx: Tx) -> None:
     """Bring the tables to `FORMAT`; raises StoreError for a database newer than this program."""
-    found = _format_of(tx)
+    found = format_of(tx)
     _refuse_newer(found)
     for script in _MIGRATIONS[found:]:
         for statement in script.split(";\n"):
@@ -393,7 +393,7 @@ def migrate(tx: Tx) -> None:
 
 def check_readable(tx: Tx) -> None:
     """Refuse to read what this program would misread: reading alone migrates nothing. StoreError says what to do."""
-    found = _format_of(tx)
+    found = format_of(tx)
     _refuse_newer(found)
     if found < FORMAT:
         raise StoreError(
@@ -410,7 +410,8 @@ def _refuse_newer(found: int) -> None:
         )
 
 
-def _format_of(tx: Tx) -> int:
+def format_of(tx: Tx) -> int:
+    """The format that a database says it has; 0 where it holds no tables of a node."""
     if not is_present(tx):
         return 0
     row = tx.execute("SELECT value FROM meshnode_meta WHERE name = 'format'").fetchone()

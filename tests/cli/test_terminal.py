@@ -29,3 +29,10 @@ def test_at_a_terminal_it_is_asked_for_and_not_shown(tmp_path: Path) -> None:
     unlike = [("New passphrase:", word), ("The same again:", b"typo\n")]
     code, shown = at_terminal("init", "--passphrase", home=tmp_path / "m", typed=unlike)
     assert (code, "not the same" in shown) == (2, True), shown
+
+
+def test_at_a_terminal_a_doctor_says_what_it_looks_at_and_takes_that_away(tmp_path: Path) -> None:
+    code, shown = at_terminal("doctor", "disk", home=tmp_path / "n", typed=[])
+    assert code == 1
+    assert "looking at home …" in shown
+    assert shown.index("\x1b[K", shown.index("looking at home")) < shown.index("there is no node")

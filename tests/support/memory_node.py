@@ -24,8 +24,10 @@ from meshnode.node.discoverviews import (
     InterfaceView,
     PeerAddressView,
 )
+from meshnode.node.doctorviews import DoctorView, FindingView
 from meshnode.node.inforce import InForce, digest_of
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.overview import SOFTWARE
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.verifyviews import ComparedEvent, ComparedRowView, ComparedTableView, VerifyProgress, VerifyReport
 from meshnode.node.views import (
@@ -95,6 +97,8 @@ class MemoryNode:
         self.settings: dict[str, Any] = {name: value for name, value in shown.items() if name != "classes"}
         self.force = InForce.begin(Said(Config()))
         self.waits: list[float] = []
+        self.looked_at: list[list[str]] = []
+        self.software = SOFTWARE
         self.complete_after = 0
         self.becomes: list[InvitedView] = []  # what `invited` tells of every invite
         self.near = NearbyView(state="closed")
@@ -141,6 +145,14 @@ class MemoryNode:
             peers=(PeerAddressView(address="10.0.0.9:4747", dial=DialView(state="dialing", why="is being dialed")),),
             strangers=(own, lie),
         )
+
+    async def doctor(self, checks: Sequence[str] = ()) -> DoctorView:
+        self.looked_at.append(list(checks))
+        findings = (
+            FindingView(check="disk", verdict="pass", found="enough"),
+            FindingView(check="links", verdict="warn", found="no link to \x1b[31m", todo="is it on?"),
+        )
+        return DoctorView(home="/home/x", running=True, software=self.software, verdict="warn", findings=findings)
 
     async def tables(self) -> list[TableView]:
         return list(self.kinds.values())

@@ -1,0 +1,54 @@
+"""What a check says: short words for the three verdicts, in one line each whatever an error was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from meshnode.node.doctorviews import FAIL, PASS, WARN, FindingView
+
+NAMED = 5  # things that one line names; further ones are counted
+
+
+def passed(check: str, found: str) -> list[FindingView]:
+    """All is well."""
+    return [FindingView(check=check, verdict=PASS, found=_line(found))]
+
+
+def warned(check: str, found: str, todo: str) -> FindingView:
+    """It goes on, and somebody should look at it."""
+    return FindingView(check=check, verdict=WARN, found=_line(found), todo=_line(todo))
+
+
+def failed(check: str, found: str, todo: str) -> FindingView:
+    """It does not work, or not for long."""
+    return FindingView(check=check, verdict=FAIL, found=_line(found), todo=_line(todo))
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def or_passed(check: str, findings: Iterable[FindingView], well: str) -> list[FindingView]:
+    """What was found, or that all is well."""
+    return list(findings) or passed(check, well)
+
+
+def bytes_text(number: int) -> str:
+    """`3 KiB`, `1.5 GiB`."""
+    size = float(number)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit in ("bytes", "KiB") else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
