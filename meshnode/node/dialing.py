@@ -64,7 +64,7 @@ class DialPlan:
             if isinstance(target, bytes) and target not in wanted:
                 del self._targets[target]
         self._wanted &= wanted
-        for site in wanted - self._targets.keys():
+        for site in sorted(wanted - self._targets.keys()):  # in the same order in every process
             self._targets[site] = Target(due=self._first_due(site, now), yields=self._yields(site))
         for address, site in list(self._site_of.items()):
             if site not in wanted:

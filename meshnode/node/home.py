@@ -146,7 +146,9 @@ class Home:
         refuse_open_folder(self.path)
 
     def refuse_empty(self) -> None:
-        """Raise NotFoundError where no node lives yet."""
+        """Raise NotFoundError where no node lives yet, UsageError where none can."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UsageError(f"{self.path} is no folder, so no node lives there: name another --home")
         if not self.founded:
             raise NotFoundError(f"there is no node in {self.path}: found a mesh with `meshnode init`, or `join` one")
 
