@@ -41,6 +41,7 @@ def status_of(mesh: Mesh, home: Home, incarnation: bytes | None, *, encrypted: b
         hlc=meta.read_clock(tx)[:],
         tables=len(tables),
         rows=sum(view.rows for view in tables),
+        rows_more=any(view.rows_more for view in tables),
         events=events,
         held=waiting,
         waiting=queries.held_tables(tx) if waiting else {},
