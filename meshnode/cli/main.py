@@ -50,6 +50,7 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("retire", "retire", "end a device for good: lost, stolen, given away"),
     ("leave", "leave", "retire this very device"),
     ("status", "status", "show how this node is"),
+    ("metrics", "metrics", "show what is measured, as Prometheus reads it"),
     ("sync-state", "sync_state", "show how far the delivery to and from each peer is"),
     ("frontier", "frontier", "show the causal frontier: evidence of order"),
     ("request-sync", "request_sync", "ask peers for what may be missing, now"),

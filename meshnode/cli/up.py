@@ -55,12 +55,18 @@ async def _up(options: argparse.Namespace) -> None:
         await _found(home, options)
     home = home.reloaded()
 
+    from meshnode.control.metrics_port import metrics_port
     from meshnode.control.server import ControlServer
     from meshnode.node.node import Node
 
     stop = asyncio.Event()
     _stop_on_signals(stop)
-    async with Node(home, config=_config(home.config, options), lock=found) as node, ControlServer(node, home):
+    config = _config(home.config, options)
+    async with (
+        Node(home, config=config, lock=found) as node,
+        ControlServer(node, home),
+        metrics_port(node, config.metrics_port),
+    ):
         _reload_on_hangup(node)
         status = await node.status()
         print(f"meshnode {status.short} is up on UDP port {status.port}; stop it with Ctrl-C", file=sys.stderr)

@@ -19,6 +19,7 @@ from meshnode.control.failures import failure_of, http_status_of
 from meshnode.errors import MeshError, NotFoundError, TransportError, UsageError
 from meshnode.node.api import LEAVE_S, ROWS_PER_IMPORT, ROWS_PER_PAGE, Operations
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json, to_json_builtins
+from meshnode.node.metricviews import CONTENT_TYPE, exposition
 from meshnode.node.views import ChangeView
 
 LOG = logging.getLogger("meshnode.control")
@@ -34,7 +35,7 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
     api = _Api(operations, stopping)
     posts = _of_the_node(operations, api) | _of_tables(operations, api)
     posts |= _of_members(operations, api) | _of_pairing(operations, api)
-    readable = {"ping", "status", "peers", "members", "discover", "tables", "policy"}
+    readable = {"ping", "status", "metrics", "peers", "members", "discover", "tables", "policy"}
     readable |= {"sync-state", "frontier", "changes", "digest"}
     routes = [
         Route(
@@ -51,6 +52,7 @@ def _of_the_node(operations: Operations, api: _Api) -> dict[str, Handler]:
     return {
         "ping": api.ping,
         "status": _answer(asked.NoArguments, lambda _: operations.status()),
+        "metrics": api.metrics,
         "peers": _answer(asked.NoArguments, lambda _: operations.peers()),
         "discover": _answer(asked.Discover, api.discover),
         "policy": _answer(asked.NoArguments, lambda _: operations.policy()),
@@ -170,6 +172,14 @@ class _Api:
         changes = self._operations.changes(since=arguments.since, table=arguments.table)
         lines = _lines(changes, self._stopping)
         return StreamingResponse(lines, media_type="application/jsonl")
+
+    async def metrics(self, request: Request) -> Response:
+        """A GET is a scraper's, which reads Prometheus text."""
+        await _arguments(request, asked.NoArguments)
+        metrics = await self._operations.metrics()
+        if request.method == "GET":
+            return Response(exposition(metrics), media_type=CONTENT_TYPE)
+        return JSONResponse(to_json_builtins(metrics))
 
     async def leave(self, arguments: asked.Leave) -> Any:
         timeout_s = min(arguments.timeout_s, LEAVE_S)

@@ -28,6 +28,7 @@ from meshnode.net.endpoint_config import (
     OnNotice,
 )
 from meshnode.net.endpoint_connection import Connection
+from meshnode.net.endpoint_counts import EndpointCounts
 from meshnode.net.endpoint_door import CONNECTION_ID_BYTES, Door
 from meshnode.net.endpoint_notices import NoticeBoard
 from meshnode.net.endpoint_ports import Ending
@@ -64,8 +65,10 @@ class Endpoint:
         admit: Admit,
         on_link: Callable[[Link], None],
         on_notice: OnNotice,
+        counts: EndpointCounts | None = None,
     ) -> None:
         self.identity = identity
+        self.counts = counts or EndpointCounts()
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._by_id: dict[bytes, Connection] = {}
@@ -77,7 +80,7 @@ class Endpoint:
         self._closed = False
         self._notices = NoticeBoard(on_notice, self._loop.time, config.notice_interval_s)
         self._door = Door(self.send, self._loop.time, config.retry_from)
-        self.reception = Reception(identity, config, self._notices, admit=admit, on_link=on_link)
+        self.reception = Reception(identity, config, self._notices, admit=admit, on_link=on_link, counts=self.counts)
         self._server_configuration = self._configuration(list(self._config.alpns), is_client=False)
 
     @classmethod
@@ -91,9 +94,12 @@ class Endpoint:
         on_link: Callable[[Link], None],
         on_notice: OnNotice,
         config: EndpointConfig | None = None,
+        counts: EndpointCounts | None = None,
     ) -> Endpoint:
         """Bind (`host` empty: every interface, both families; `port` 0: any) and begin to listen."""
-        endpoint = cls(identity, config or EndpointConfig(), admit=admit, on_link=on_link, on_notice=on_notice)
+        endpoint = cls(
+            identity, config or EndpointConfig(), admit=admit, on_link=on_link, on_notice=on_notice, counts=counts
+        )
         try:
             sock = open_socket(host, port)
         except OSError as error:
@@ -170,6 +176,8 @@ class Endpoint:
 
     def send(self, data: bytes, address: Address) -> bool:
         """One datagram; False where it is larger than the interface takes."""
+        self.counts.datagrams_sent += 1
+        self.counts.bytes_sent += len(data)
         return self._socket.send(data, address)
 
     def touch(self, connection: Connection) -> None:
@@ -210,6 +218,8 @@ class Endpoint:
     # --- Datagrams.
 
     def _received_untrusted(self, batch: list[Datagram]) -> None:
+        self.counts.datagrams_received += len(batch)
+        self.counts.bytes_received += sum(len(data) for data, _ in batch)
         for data, address in batch:
             connection = self._connection_for_untrusted(data, address)
             if connection is not None:

@@ -19,6 +19,7 @@ from meshnode.errors import CloseCode, TransportError
 from meshnode.model.site import short_text
 from meshnode.net.endpoint_config import CEREMONIES, Admission, Admit, EndpointConfig
 from meshnode.net.endpoint_connection import Connection
+from meshnode.net.endpoint_counts import EndpointCounts, outcome_of
 from meshnode.net.endpoint_links import LinkRegistry
 from meshnode.net.endpoint_notices import NoticeBoard
 from meshnode.net.endpoint_ports import Ending
@@ -57,7 +58,9 @@ class Reception:
         *,
         admit: Admit,
         on_link: Callable[[Link], None],
+        counts: EndpointCounts,
     ) -> None:
+        self._counts = counts
         self._identity = identity
         self._config = config
         self._notices = notices
@@ -169,6 +172,8 @@ class Reception:
                     link.site if link else None,
                 )
             )
+        if link is None:
+            self._counts.handshake(outcome_of(ending.code), opened_by_us=connection.opened_by_us)
         if link is not None:
             if not link.admitted and ending.local and ending.code is CloseCode.NOT_A_MEMBER:
                 self._notices.post("not-a-member", link.site, f"{short_text(link.site)} is no member")
@@ -198,6 +203,7 @@ class Reception:
             on_boot=self.links.boot_known,
         )
         self._links[connection] = link
+        self._counts.handshake("accepted", opened_by_us=connection.opened_by_us)
         connection.use(link)
         dial = self._dials.get(connection)
         if dial is not None and dial.on_proven is not None:

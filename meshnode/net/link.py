@@ -97,6 +97,11 @@ class Link:
         return self._connection.control_unacknowledged + self._connection.events_unacknowledged
 
     @property
+    def control_backlog(self) -> int:
+        """Of them, those of the control stream."""
+        return self._connection.control_unacknowledged
+
+    @property
     def boot(self) -> bytes | None:
         """The peer's boot id, once the node read it in the peer's hello (profile §8)."""
         return self._boot

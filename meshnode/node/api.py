@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.discoverviews import DiscoverView
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.metricviews import MetricView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
     ChangeView,
@@ -47,6 +48,10 @@ class Operations(Protocol):
 
     async def status(self) -> Status:
         """How the node is."""
+        ...
+
+    async def metrics(self) -> list[MetricView]:
+        """What is measured of the node; where none runs, what its store says."""
         ...
 
     async def peers(self) -> list[PeerView]:

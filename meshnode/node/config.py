@@ -46,6 +46,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     announce_on_wired_networks: bool = True  # on what is no Wi-Fi
     # Links at a time; from 2 on, members that can all reach each other stay one mesh.
     max_links: Annotated[int, msgspec.Meta(ge=1, le=LIVE_CONNECTIONS)] = LIVE_CONNECTIONS
+    metrics_port: Port = 0  # TCP port on loopback where Prometheus may scrape; 0 is none
     scope: list[str] = []  # tables to take part in, "schema.table" patterns (profile §8); empty is all
     replicate_raw_ingress: bool = False  # whether tables of class raw cross (NEOTH)
     replay_budget_days: int = 0  # how old events of raw tables may be that cross, 1 to 90; 0 is without bound
@@ -149,8 +150,9 @@ def _checked(config: Config, source: str) -> Config:
     """Refuse what has the right type and yet cannot be: each with the setting's name."""
     if len(config.name.encode("utf-8", "replace")) > LABEL_BYTES:
         raise ConfigError(f"{source}: name is longer than {LABEL_BYTES} bytes")
-    if not 0 <= config.port <= PORT_MAX:
-        raise ConfigError(f"{source}: port is a number from 0 to {PORT_MAX}, not {config.port}")
+    for setting in ("port", "metrics_port"):
+        if not 0 <= getattr(config, setting) <= PORT_MAX:
+            raise ConfigError(f"{source}: {setting} is a number from 0 to {PORT_MAX}, not {getattr(config, setting)}")
     for setting, values in _texts(config):
         if any(not text.isprintable() for text in values):
             raise ConfigError(f"{source}: {setting} holds a character that cannot be shown")

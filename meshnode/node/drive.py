@@ -213,8 +213,10 @@ class PeerDriver:
         for effect in effects:
             match effect:
                 case SendControl(data):
+                    self.session.counts.sent(data)
                     self.link.send_control(data)
                 case SendEvents(data):
+                    self.session.counts.sent(data)
                     self.link.send_events(data)
                 case Close(code, reason):
                     self.link.close(code, reason)

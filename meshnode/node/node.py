@@ -36,6 +36,8 @@ from meshnode.node.keeping import keep_house
 from meshnode.node.local import LocalNode
 from meshnode.node.lock import LOCK_WAIT_S, HomeLock, lock_alone
 from meshnode.node.memberviews import LeaveView
+from meshnode.node.metrics import Now, kept, link_numbers, metrics_of
+from meshnode.node.metricviews import MetricView
 from meshnode.node.moved import refuse_moved
 from meshnode.node.nearby_mode import PairingMode
 from meshnode.node.network import Network
@@ -185,6 +187,14 @@ class Node(LocalNode):
             discovery=network.finder.state if network else "off",
             skipped_interfaces=dict(network.finder.selection.skipped) if network else {},
         )
+
+    async def metrics(self) -> list[MetricView]:
+        """What is measured of the node; whoever scrapes keeps no other reader waiting."""
+        network, heard = self._network, self._heard()
+        links = {driver.peer: link_numbers(driver) for driver in network.live()} if network is not None else {}
+        now = Now(links, network.handshaking if network is not None else 0, self.storage.jobs_waiting())
+        stored = await self.storage.read_apart(lambda tx: kept(self._mesh(tx, heard)))
+        return metrics_of(stored, self.home.database_path, self.storage.meter, now)
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
         """Open an invite and answer whoever comes with it."""

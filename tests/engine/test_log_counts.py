@@ -57,7 +57,9 @@ def test_what_is_undone_is_not_counted(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         bench.deliver([bench.event(2, 2, {"id": 1}, {"a": 2})])
     bench.fault = lambda _point: None
+    bench.deliver([bench.event(2, 3, {"id": 1}, {"a": 3})])
     assert_counted(bench)
+    assert bench.engine.context.take_judged().total() == 2
 
 
 @pytest.mark.parametrize("seed", range(4))

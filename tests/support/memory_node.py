@@ -19,6 +19,7 @@ from meshnode.node.discoverviews import (
     PeerAddressView,
 )
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.metricviews import MetricView, single
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.views import (
     AskedView,
@@ -77,6 +78,11 @@ class MemoryNode:
         self.asked_of: list[tuple[str, str]] = []
         self._changes: list[ChangeView] = []
         self._changed = asyncio.Event()
+
+    async def metrics(self) -> list[MetricView]:
+        if self.failure is not None:
+            raise self.failure
+        return [single("meshnode_up", "gauge", "1 while the node runs.", 1)]
 
     async def status(self) -> Status:
         if self.failure is not None:
