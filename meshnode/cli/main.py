@@ -152,8 +152,8 @@ def _verb_module(verb: str) -> ModuleType:
 
 
 def _complain(error: MeshError, code: int) -> int:
-    from meshnode.cli.logs import without_invites
     from meshnode.cli.output import printable
+    from meshnode.model.logevent import without_invites
 
     print(f"meshnode: {without_invites(printable(str(error)))}", file=sys.stderr)
     return code

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from meshnode.control import requests as asked
 from meshnode.control.failures import failure_of, http_status_of
 from meshnode.errors import MeshError, NotFoundError, TransportError, UsageError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.api import LEAVE_S, ROWS_PER_IMPORT, ROWS_PER_PAGE, Operations
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json, to_json_builtins
 from meshnode.node.metricviews import CONTENT_TYPE, exposition
@@ -220,7 +221,7 @@ def _guarded(handler: Handler, token: str | None) -> Handler:
         except MeshError as error:
             return JSONResponse(to_json_builtins(failure_of(error)), http_status_of(error))
         except Exception:
-            LOG.exception("a control request failed")
+            log_event(LOG, logging.ERROR, LogEvent.FAULT, trace=True, work="a control request")
             return JSONResponse(to_json_builtins(failure_of(MeshError(INTERNAL))), 500)
 
     return handle

@@ -17,6 +17,7 @@ from aioquic.quic.packet import pull_quic_header
 from cryptography import x509
 
 from meshnode.errors import CloseCode, TransportError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.net.aioquic_private import MutualConnection, configuration
 from meshnode.net.endpoint_config import (
     ALPN_NEARBY,
@@ -242,7 +243,13 @@ class Endpoint:
         try:
             connection.settle()
         except Exception:  # a defect, ours or the node's, costs one connection and never the listener
-            logger.exception("a connection of %s could not be settled", address_text(connection.address))
+            log_event(
+                logger,
+                logging.ERROR,
+                LogEvent.FAULT,
+                trace=True,
+                work=f"a connection of {address_text(connection.address)}",
+            )
             connection.abandon("internal error")
 
     def _turn(self) -> None:

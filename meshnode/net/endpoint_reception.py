@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from cryptography import x509
 
 from meshnode.errors import CloseCode, TransportError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.site import short_text
 from meshnode.net.endpoint_config import CEREMONIES, Admission, Admit, EndpointConfig
 from meshnode.net.endpoint_connection import Connection
@@ -189,7 +190,7 @@ class Reception:
         try:
             return self._admit(site, public_key, alpn)
         except Exception:
-            logger.exception("whether %s is a member could not be told", short_text(site))
+            log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work=f"whether {short_text(site)} is a member")
             return Admission.REFUSED
 
     def _accept(self, connection: Connection, proven: _Proven) -> None:
@@ -233,7 +234,7 @@ class Reception:
             else:
                 self._on_link(link)
         except Exception:
-            logger.exception("%r could not be taken over", link)
+            log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work=f"taking over {link!r}")
             link.close(CloseCode.INTERNAL, "internal error")
         link.hand_over()
         dial = self._dials.get(link.connection)

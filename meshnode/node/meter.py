@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from meshnode.errors import CloseCode, TransportError
+from meshnode.errors import TransportError
 from meshnode.model.metering import Counts, Histogram
 from meshnode.model.verdict import Judgement
-from meshnode.net.endpoint_counts import EndpointCounts
+from meshnode.net.endpoint_counts import EndpointCounts, outcome_of
 from meshnode.store.database import Timing
 from meshnode.store.notices import Notice
 from meshnode.sync.framecounts import FrameCounts
@@ -66,10 +66,6 @@ class Meter:
         for notice in notices:
             self.notices.add(notice.kind, number=notice.count)
 
-    def link_ended(self, code: CloseCode | None, *, local: bool) -> None:
-        """A link that had been up."""
-        self.link_ends.add("silent" if code is None else _named(code), "here" if local else "peer")
-
     def counted(self, dial: Dial) -> Dial:
         """The same, with how it ended counted."""
 
@@ -77,13 +73,9 @@ class Meter:
             try:
                 site = await dial(address, expect_site, on_proven)
             except TransportError as error:
-                self.dials.add("no-answer" if error.code is None else _named(error.code))
+                self.dials.add("no-answer" if error.code is None else outcome_of(error.code))
                 raise
             self.dials.add("linked")
             return site
 
         return counting
-
-
-def _named(code: CloseCode) -> str:
-    return code.name.lower().replace("_", "-")

@@ -16,6 +16,7 @@ from meshnode.errors import CloseCode, TransportError
 from meshnode.limits import INTRODUCE_BYTES, LEAVING_LINKS
 from meshnode.model.delivery import Committed
 from meshnode.model.frames import FEATURES, Hello
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.membership import Membership
 from meshnode.model.pairing import NONCE_BYTES, Ends
 from meshnode.model.site import short_text
@@ -307,7 +308,6 @@ class Network:
             self._came_from(driver)
         self._heard[driver.peer] = Heard(newest=hello.max_hlc.get(driver.peer))
         self._tell_links()
-        logger.info("linked to %s %s", short_text(driver.peer), driver.link.remote_address)
         self._moved(driver)
 
     def _came_from(self, driver: PeerDriver) -> None:
@@ -332,7 +332,7 @@ class Network:
 
     def _ended(self, driver: PeerDriver, ending: Ending) -> None:
         self._remember(driver)
-        self._storage.meter.link_ended(ending.code, local=ending.local)
+        self._storage.meter.link_ends.add(ending.name, ending.by)
         self._drivers.pop(driver.link, None)
         self._leaving.add(driver)
         self._spawn(self._left(driver))
@@ -349,7 +349,6 @@ class Network:
             self._stop_publishing(driver.peer)
         if ending.code is CloseCode.RETIRED and not ending.local:
             self._turned_away(driver.peer)
-        logger.info("the link to %s ended: %s", short_text(driver.peer), ending.reason or ending.code)
         self._storage.changed.ring()
 
     def _turned_away(self, peer: bytes) -> None:
@@ -419,7 +418,7 @@ class Network:
 
     async def _pair(self, link: Link, ceremony: Coroutine[None, None, bytes | None]) -> None:
         if await ceremony is not None:
-            logger.info("%s joined the mesh", short_text(link.site))
+            log_event(logger, logging.INFO, LogEvent.MEMBER_JOINED, peer=short_text(link.site))
             await self.joined()
 
     async def joined(self) -> None:
@@ -456,7 +455,10 @@ class Network:
 
     def _dial_failed(self, attempt: Attempt, reason: str) -> None:
         site = attempt.expect_site
-        logger.info("dialing %s failed: %s", short_text(site) if site else attempt.addresses[0].text(), reason)
+        address = attempt.addresses[0].text() if attempt.addresses else ""
+        log_event(
+            logger, logging.INFO, LogEvent.DIAL_FAILED, peer=short_text(site or b""), address=address, reason=reason
+        )
         if site is not None:
             self._heard[site] = replace(self._heard.get(site, Heard()), note=reason)
 

@@ -20,6 +20,7 @@ from meshnode.engine.identity import may_publish
 from meshnode.engine.policy import PolicyChange
 from meshnode.errors import BusyError, CloseCode, NotFoundError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_LONGEST_MS, NEARBY_TTL_MS
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.membership import Membership
 from meshnode.model.site import site_text
 from meshnode.node import admitting, members
@@ -298,8 +299,7 @@ class Node(LocalNode):
             self.home.config = self._said = said
             await self._follow([name for name in other if name in POLICY])
             waiting = [name for name in other if name not in POLICY]
-            if waiting:
-                LOG.warning("config.toml was read again: %s changes at the next start", ", ".join(waiting))
+            log_event(LOG, logging.INFO, LogEvent.CONFIG_RELOADED, restart_required=",".join(waiting))
         return await self.policy()
 
     # --- what LocalNode leaves open

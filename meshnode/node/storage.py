@@ -16,7 +16,8 @@ from typing import TypeVar
 from meshnode.engine.engine import Engine
 from meshnode.engine.environment import Environment
 from meshnode.errors import MeshError, StoreError, UsageError
-from meshnode.model.site import SiteKey
+from meshnode.model.logevent import LogEvent, log_event
+from meshnode.model.site import SiteKey, short_text
 from meshnode.node.bell import Bell
 from meshnode.node.databases import DatabaseFile
 from meshnode.node.meter import Meter
@@ -120,7 +121,7 @@ class Storage:
             begun = meter.now()
             meter.waits.observe(begun - asked)
             result = job(engine)
-            meter.judged(engine.context.take_judged(), meter.now() - begun)
+            self._measure(engine, lane, meter.now() - begun)
             surfaced = engine.context.take_surfaced()
             meter.surfaced(surfaced)
             return result, surfaced
@@ -131,6 +132,15 @@ class Storage:
         self._notices.tell(surfaced)
         self.changed.ring()
         return result
+
+    def _measure(self, engine: Engine, lane: bytes | None, seconds: float) -> None:
+        judged = engine.context.take_judged()
+        self.meter.judged(judged, seconds)
+        if judged:
+            name = "own" if lane is OWN else short_text(lane)
+            log_event(
+                logger, logging.DEBUG, LogEvent.BATCH_COMMITTED, lane=name, events=judged.total(), seconds=seconds
+            )
 
     def jobs_waiting(self) -> tuple[int, int]:
         """How many writing jobs of this node wait for their turn, and how many of all peers together."""
@@ -155,7 +165,8 @@ class Storage:
                 more = engine.follow_schema()
             except MeshError as error:
                 moved = False
-                logger.warning("rows do not follow the changed schema or membership for now: %s", error)
+                work = "bringing rows up to a changed schema or membership"
+                log_event(logger, logging.WARNING, LogEvent.WORK_WAITS, work=work, reason=str(error))
             with suppress(RuntimeError):  # the node was left meanwhile
                 if more:
                     writer.submit(run)
