@@ -7,14 +7,18 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from meshnode.cli.passphrase import passphrase_of
-from meshnode.control.client import ControlClient
+from meshnode.control.address import control_address
 from meshnode.errors import UsageError
 from meshnode.node.api import Operations
 from meshnode.node.home import Home, default_home
 from meshnode.node.lock import lock_alone, lock_or
+
+if TYPE_CHECKING:
+    from meshnode.control.client import ControlClient
+    from meshnode.node.reads import Reading
 
 T = TypeVar("T")
 
@@ -42,10 +46,24 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 @asynccontextmanager
-async def reading(options: argparse.Namespace) -> AsyncIterator[Operations]:
+async def reading(options: argparse.Namespace) -> AsyncIterator[ControlClient | Reading]:
     """A node to read from: takes no lock."""
     home = loaded_home(options)
-    running = await ControlClient.connect(home)
+    running = await _running(home)
+    if running is not None:
+        yield running
+        return
+    from meshnode.node.reads import open_reading
+
+    async with open_reading(home) as operations:
+        yield operations
+
+
+@asynccontextmanager
+async def looking(options: argparse.Namespace) -> AsyncIterator[Operations]:
+    """The same, where more than the store is read."""
+    home = loaded_home(options)
+    running = await _running(home)
     if running is not None:
         yield running
         return
@@ -58,6 +76,8 @@ async def reading(options: argparse.Namespace) -> AsyncIterator[Operations]:
 @asynccontextmanager
 async def writing(options: argparse.Namespace, verb: str, *, taking_back: bool = False) -> AsyncIterator[Operations]:
     """A node to write to: waits for the home's lock, looking for the control socket of a starting node meanwhile."""
+    from meshnode.control.client import ControlClient
+
     home = loaded_home(options)
     found = await lock_or(home.lock_path, verb, lambda: ControlClient.connect(home))
     if isinstance(found, ControlClient):
@@ -68,6 +88,15 @@ async def writing(options: argparse.Namespace, verb: str, *, taking_back: bool =
     with found:
         async with open_local(home, writing=True, taking_back=taking_back) as operations:
             yield operations
+
+
+async def _running(home: Home) -> ControlClient | None:
+    """The node that runs here; nothing is loaded for asking where none left an address."""
+    if control_address(home) is None:
+        return None
+    from meshnode.control.client import ControlClient
+
+    return await ControlClient.connect(home)
 
 
 @asynccontextmanager

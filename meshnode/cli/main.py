@@ -16,6 +16,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import NoReturn
 
+from meshnode import __version__
 from meshnode.cli.globals import add_globals
 from meshnode.errors import MembershipError, MeshError, UsageError
 
@@ -136,9 +137,7 @@ def _main_parser() -> Parser:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
-        from importlib.metadata import version
-
-        print(f"meshnode {version('meshnode')}")
+        print(f"meshnode {__version__}")
         parser.exit()
 
 

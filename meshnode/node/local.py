@@ -1,4 +1,4 @@
-"""A node's store without its network: what verbs use when no node runs, and what a running node is built on."""
+"""A node's store without its network: what verbs that write use, and what a running node is built on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from meshnode.engine.registry import TableSpec
 from meshnode.engine.write import LocalChange
 from meshnode.errors import UsageError
 from meshnode.model.event import Event
-from meshnode.node import keeping, members, reading, syncing
+from meshnode.node import keeping, members, syncing
 from meshnode.node.api import LEAVE_S
 from meshnode.node.config import Config, policy_of
 from meshnode.node.databases import database_of
@@ -27,11 +27,10 @@ from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_values
 from meshnode.node.letting_in import LettingIn
-from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.memberviews import LeaveView, RecordView
 from meshnode.node.moved import refuse_moved, take_back
-from meshnode.node.peering import wait_result
+from meshnode.node.reads import Reading
 from meshnode.node.storage import Storage
-from meshnode.node.telling import Telling
 from meshnode.node.transaction import Transaction
 from meshnode.node.views import (
     ForgetReport,
@@ -45,7 +44,6 @@ from meshnode.node.views import (
     SyncRequest,
     TableView,
     Values,
-    WaitResult,
     parse_class,
     parse_table,
     table_text,
@@ -54,7 +52,7 @@ from meshnode.node.views import (
 T = TypeVar("T")
 
 
-class LocalNode(LettingIn, Telling, Discovering):
+class LocalNode(LettingIn, Reading, Discovering):
     """Implements `node.api.Operations` over the store alone."""
 
     # --- asking
@@ -102,20 +100,6 @@ class LocalNode(LettingIn, Telling, Discovering):
             await self.storage.write(lambda engine: classify(engine.context, schema, name, wanted, linked=linked))
         )
         return await self.policy()
-
-    async def policy(self) -> PolicyView:
-        """The policy as the settings say it, and the classes of tables."""
-        config, classes = self._settings_now(), await self.storage.read(reading.table_classes)
-        return PolicyView(
-            scope=config.scope,
-            replicate_raw_ingress=config.replicate_raw_ingress,
-            replay_budget_days=config.replay_budget_days,
-            announce_on_untrusted_wifi=config.announce_on_untrusted_wifi,
-            trusted_ssids=config.trusted_ssids,
-            announce_on_unknown_networks=config.announce_on_unknown_networks,
-            announce_on_wired_networks=config.announce_on_wired_networks,
-            classes=classes,
-        )
 
     async def set_policy(self, setting: str, value: Any) -> PolicyView:
         """Change a setting in `config.toml`, and put it in force."""
@@ -191,11 +175,6 @@ class LocalNode(LettingIn, Telling, Discovering):
 
     # --- who is in
 
-    async def members(self) -> list[MemberView]:
-        """Every device that is or was a member."""
-        heard = self._heard()
-        return await self.storage.read(lambda tx: members.member_views(self._mesh(tx, heard)))
-
     async def vouch(
         self, subject: str, *, name: str = "", recovery: str | None = None, passphrase: str | None = None
     ) -> RecordView:
@@ -228,11 +207,6 @@ class LocalNode(LettingIn, Telling, Discovering):
         left = await self._sign(members.leave)
         return msgspec.structs.replace(left, untold=await self._untold())
 
-    async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
-        """What is open now: without a running node nothing moves, so there is nothing to wait for."""
-        result = wait_result(await self.peers(), live_only=live_only)
-        return result if result.complete else _with_reason(result, "no node runs here: start it with `meshnode up`")
-
     async def set_online(self, online: bool) -> None:
         """Only a running node has links."""
         raise UsageError("no node runs here: start it with `meshnode up`")
@@ -243,9 +217,6 @@ class LocalNode(LettingIn, Telling, Discovering):
         from meshnode.node.interfaces import addresses_of  # of no use to most verbs
 
         return addresses_of(self.home.config, self.home.port)
-
-    def _settings_now(self) -> Config:
-        return self.home.config
 
     def _linked(self) -> frozenset[bytes]:
         return frozenset()
@@ -313,7 +284,3 @@ def _receipt(table: str, events: Sequence[Event]) -> Receipt:
         hlc=events[-1].hlc[:],
         event_ids=[event.event_id.hex() for event in events],
     )
-
-
-def _with_reason(result: WaitResult, reason: str) -> WaitResult:
-    return WaitResult(complete=False, members=result.members, behind=result.behind, reason=reason)

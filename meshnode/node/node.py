@@ -16,8 +16,8 @@ import msgspec
 
 from meshnode.engine.authority import refuse_leaving
 from meshnode.engine.engine import Engine
-from meshnode.engine.identity import may_publish
 from meshnode.engine.policy import PolicyChange
+from meshnode.engine.publishing import may_publish
 from meshnode.errors import BusyError, CloseCode, NotFoundError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_LONGEST_MS, NEARBY_TTL_MS
 from meshnode.model.logevent import LogEvent, log_event

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Final
 
-from meshnode.engine import identity
+from meshnode import __version__
+from meshnode.engine.publishing import may_publish
 from meshnode.model.site import mesh_tag, short_text, site_text
 from meshnode.node import admitting, reading
 from meshnode.node.groups import GROUPS_SHOWN
 from meshnode.node.home import Home
-from meshnode.node.members import warnings_of
 from meshnode.node.moved import moved, moved_text
 from meshnode.node.peering import Mesh, lagging_now, peer_views
+from meshnode.node.roster import warnings_of
 from meshnode.node.views import Status
 from meshnode.store import invites, meta, queries
 
-SOFTWARE: Final = f"meshnode/{version('meshnode')}"
+SOFTWARE: Final = f"meshnode/{__version__}"
 
 
 def status_of(mesh: Mesh, home: Home, incarnation: bytes | None, *, encrypted: bool) -> Status:
@@ -48,7 +48,7 @@ def status_of(mesh: Mesh, home: Home, incarnation: bytes | None, *, encrypted: b
         unusable={view.table: view.unusable for view in tables if view.unusable},
         open_invites=invites.open_count(tx, mesh.now_ms),
         asking=admitting.asking(tx, mesh.now_ms),
-        publishing=identity.may_publish(tx, incarnation) and gone is None,
+        publishing=may_publish(tx, incarnation) and gone is None,
         moved="" if gone is None else moved_text(gone),
         notices=reading.notice_views(tx),
         warnings=warnings_of(home, mesh.membership, site),

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from meshnode.engine.engine import Engine
 from meshnode.engine.environment import Environment
 from meshnode.errors import MeshError, StoreError, UsageError
 from meshnode.model.logevent import LogEvent, log_event
@@ -26,6 +25,9 @@ from meshnode.store.database import Tx
 from meshnode.store.notices import Notice
 from meshnode.store.schema import check_readable
 from meshnode.store.writer import OWN, Writer, writer_executor
+
+if TYPE_CHECKING:
+    from meshnode.engine.engine import Engine
 
 T = TypeVar("T")
 
@@ -73,6 +75,8 @@ class Storage:
                 storage._close()
                 raise
             return storage
+        from meshnode.engine.engine import Engine  # of no use to who only reads
+
         meter = Meter(time.monotonic)
         return cls(file, Engine.open(file.writer(meter.timing), environment(file), key), meter)
 

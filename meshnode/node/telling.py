@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping
 from meshnode.errors import IdentityError, NotFoundError
 from meshnode.node import following, reading, syncing
 from meshnode.node.api import ROWS_PER_PAGE
-from meshnode.node.checking import check_report
 from meshnode.node.explaining import explanation
 from meshnode.node.jsonvalues import checked_values
 from meshnode.node.metrics import kept, metrics_of
@@ -86,6 +85,8 @@ class Telling(Stored):
 
     async def check(self) -> CheckReport:
         """Everything recomputed from the log, on a connection of its own: other reads go on meanwhile."""
+        from meshnode.node.checking import check_report  # of no use to most verbs
+
         return await self.storage.read_apart(
             lambda tx: check_report(tx, self.storage.file.sqlite, self._membership(tx))
         )
