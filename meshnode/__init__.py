@@ -70,6 +70,8 @@ __all__ = [
     "open_database",
 ]
 
+__version__ = "0.1.0"
+
 _ELSEWHERE = {
     "MeshError": "errors",
     "Config": "node.config",

@@ -6,12 +6,15 @@ import difflib
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.node.api import Operations
 from meshnode.node.jsonvalues import INTEGER_HIGH, INTEGER_LOW, checked_value, parse_value
 from meshnode.node.views import ColumnView, TableView, Values, parse_table, table_text
+
+if TYPE_CHECKING:
+    from meshnode.node.reads import Reading
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -81,7 +84,7 @@ def parse_fields(fields: list[str], table: TableView) -> Values:
     return values
 
 
-async def find_table(operations: Operations, text: str) -> TableView:
+async def find_table(operations: Operations | Reading, text: str) -> TableView:
     """The registered table of this name; raises NotFoundError with the nearest one."""
     wanted = table_text(*parse_table(text))
     tables = {table.table: table for table in await operations.tables()}

@@ -7,15 +7,19 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from meshnode.cli.passphrase import passphrase_of
-from meshnode.control.client import ControlClient
+from meshnode.control.address import control_address
 from meshnode.errors import UsageError
 from meshnode.node.api import Operations
 from meshnode.node.config import Config
 from meshnode.node.home import Home, default_home
 from meshnode.node.lock import lock_alone, lock_or
+
+if TYPE_CHECKING:
+    from meshnode.control.client import ControlClient
+    from meshnode.node.reads import Reading
 
 T = TypeVar("T")
 
@@ -50,9 +54,22 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 @asynccontextmanager
-async def reading(options: argparse.Namespace) -> AsyncIterator[Operations]:
+async def reading(options: argparse.Namespace) -> AsyncIterator[ControlClient | Reading]:
     """A node to read from: takes no lock."""
-    running = await ControlClient.connect(_unread_home(options))
+    running = await _running(_unread_home(options))
+    if running is not None:
+        yield running
+        return
+    from meshnode.node.reads import open_reading
+
+    async with open_reading(loaded_home(options)) as operations:
+        yield operations
+
+
+@asynccontextmanager
+async def looking(options: argparse.Namespace) -> AsyncIterator[Operations]:
+    """The same, where more than the store is read."""
+    running = await _running(_unread_home(options))
     if running is not None:
         yield running
         return
@@ -65,6 +82,8 @@ async def reading(options: argparse.Namespace) -> AsyncIterator[Operations]:
 @asynccontextmanager
 async def writing(options: argparse.Namespace, verb: str, *, taking_back: bool = False) -> AsyncIterator[Operations]:
     """A node to write to: waits for the home's lock, looking for the control socket of a starting node meanwhile."""
+    from meshnode.control.client import ControlClient
+
     home = _unread_home(options)
     found = await lock_or(home.lock_path, verb, lambda: ControlClient.connect(home))
     if isinstance(found, ControlClient):
@@ -77,14 +96,25 @@ async def writing(options: argparse.Namespace, verb: str, *, taking_back: bool =
             yield operations
 
 
+async def _running(home: Home) -> ControlClient | None:
+    """The node that runs here; nothing is loaded for asking where none left an address."""
+    if control_address(home) is None:
+        return None
+    from meshnode.control.client import ControlClient
+
+    return await ControlClient.connect(home)
+
+
 @asynccontextmanager
 async def configuring(options: argparse.Namespace, verb: str | None) -> AsyncIterator[tuple[Home, Operations | None]]:
     """A home for its settings, which may be what has to be mended, and its node if one runs.
 
     With a verb, whoever else changes something here is waited for.
     """
+    from meshnode.control.client import ControlClient
+
     home = _unread_home(options)
-    found = await ControlClient.connect(home)
+    found = await _running(home)
     if verb is None or found is not None:
         yield home, found
         return

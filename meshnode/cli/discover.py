@@ -47,7 +47,7 @@ async def _discover(options: argparse.Namespace) -> DiscoverView:
         from meshnode.node.discovering import strangers_around
 
         return await strangers_around(home.config, options.seconds)
-    async with connect.reading(options) as operations:
+    async with connect.looking(options) as operations:
         return await operations.discover(seconds=options.seconds)
 
 

@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 async def _events(options: argparse.Namespace, query: EventQuery) -> tuple[int, int]:
     seen = faults = 0
     table = options.output not in ("json", "jsonl")
-    async with connect.reading(options) as operations:
+    async with connect.looking(options) as operations:
         rows: JsonRows | TableRows = TableRows() if table else JsonRows(options.output)
         async for page in _pages(operations, query, options.limit):
             shown: list[Any] = [_line(each) for each in page.events] if table else page.events

@@ -16,6 +16,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import NoReturn
 
+from meshnode import __version__
 from meshnode.cli.globals import add_globals
 from meshnode.errors import MembershipError, MeshError, UsageError
 
@@ -57,6 +58,7 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("leave", "leave", "retire this very device"),
     ("status", "status", "show how this node is"),
     ("doctor", "doctor", "find out what is wrong, and what to do"),
+    ("metrics", "metrics", "show what is measured, as Prometheus reads it"),
     ("sync-state", "sync_state", "show how far the delivery to and from each peer is"),
     ("frontier", "frontier", "show the causal frontier: evidence of order"),
     ("request-sync", "request_sync", "ask peers for what may be missing, now"),
@@ -144,9 +146,7 @@ def _main_parser() -> Parser:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
-        from importlib.metadata import version
-
-        print(f"meshnode {version('meshnode')}")
+        print(f"meshnode {__version__}")
         parser.exit()
 
 
@@ -160,8 +160,8 @@ def _verb_module(verb: str) -> ModuleType:
 
 
 def _complain(error: MeshError, code: int) -> int:
-    from meshnode.cli.logs import without_invites
     from meshnode.cli.output import printable
+    from meshnode.model.logevent import without_invites
 
     print(f"meshnode: {without_invites(printable(str(error)))}", file=sys.stderr)
     return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from meshnode.cli import connect
 from meshnode.cli.columns import find_table
@@ -12,6 +13,9 @@ from meshnode.errors import UsageError
 from meshnode.node.api import ROWS_PER_PAGE, Operations
 from meshnode.node.jsonvalues import to_json_builtins
 from meshnode.node.views import RowView
+
+if TYPE_CHECKING:
+    from meshnode.node.reads import Reading
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +46,7 @@ async def _rows(options: argparse.Namespace) -> None:
         print_table([to_json_builtins(row.flat()) async for page in pages for row in page], names)
 
 
-async def _pages(operations: Operations, table: str, limit: int | None) -> AsyncIterator[list[RowView]]:
+async def _pages(operations: Operations | Reading, table: str, limit: int | None) -> AsyncIterator[list[RowView]]:
     """Pages of rows until the limit or the end: what is printed as JSON is never all in memory."""
     left = limit
     after = None

@@ -39,13 +39,14 @@ def _print(status: Status) -> None:
     role = "retired from" if status.retired else f"{status.role} of"
     print(f"{printable(status.name)!r} ({status.short}), {role} mesh {status.mesh_tag}: {running}")
     print(f"home {status.home}, database {status.database}{' (encrypted)' if status.encrypted else ''}")
-    kept = ((status.tables, "table"), (status.rows, "row"), (status.events, "event"))
-    print(f"{', '.join(counted_text(*each) for each in kept)}, {status.held} held")
+    shown = f"{'at least ' if status.rows_more else ''}{counted_text(status.rows, 'row')}"
+    events = counted_text(status.events, "event")
+    print(f"{counted_text(status.tables, 'table')}, {shown}, {events}, {status.held} held")
     for table, why in status.unusable.items():
         print(f"table {cell(table)} takes no part as it stands: {cell(why)}")
-    for table, events in status.waiting.items():
+    for table, waiting in status.waiting.items():
         until = "is mended" if table in status.unusable else f"is added: `meshnode table add {cell(table)} …`"
-        print(f"events that wait until table {cell(table)} {until}: {events}")
+        print(f"events that wait until table {cell(table)} {until}: {waiting}")
     conflicts = status.conflicts.certain + status.conflicts.possible
     if conflicts:
         possible = f", {status.conflicts.possible} of them only possible" if status.conflicts.possible else ""

@@ -94,7 +94,7 @@ def _shown(table: TableView) -> dict[str, object]:
         "class": table.table_class,
         "key": {column.name: column.type for column in table.key},
         "columns": {column.name: column.type for column in table.columns},
-        "rows": table.rows,
+        "rows": f"{table.rows}+" if table.rows_more else table.rows,
         "withheld": table.withheld,
         **({"unusable": table.unusable} if table.unusable else {}),
     }

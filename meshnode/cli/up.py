@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from meshnode.cli import connect
 from meshnode.cli.init import founded_text
-from meshnode.cli.logs import log_to_stderr
+from meshnode.cli.logs import FORMATS, LEVELS, log_to_stderr
 from meshnode.control.client import ControlClient
 from meshnode.errors import BusyError, MeshError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.config import Config, with_overrides
 from meshnode.node.home import Home
 from meshnode.node.lock import busy_text, lock_or
@@ -33,12 +34,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peer", action="append", metavar="HOST:PORT", help="dial this address too (repeatable)")
     parser.add_argument("--no-discovery", action="store_true", help="neither announce nor browse on the local network")
     parser.add_argument("--scope", action="append", metavar="PATTERN", help="tables to take part in (repeatable)")
-    parser.add_argument("--verbose", action="store_true", help="say more of what happens")
+    parser.add_argument("--log-format", choices=FORMATS, default="text", help="form of the log on standard error")
+    parser.add_argument("--log-level", choices=LEVELS, default="info", help="the least that is logged")
+    parser.add_argument("--verbose", action="store_true", help="say more of what happens: --log-level debug")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run until SIGINT or SIGTERM."""
-    log_to_stderr(verbose=options.verbose)
+    log_to_stderr(level="debug" if options.verbose else options.log_level, form=options.log_format)
     connect.run(_up(options))
     return 0
 
@@ -55,17 +58,25 @@ async def _up(options: argparse.Namespace) -> None:
         await _found(home, options)
     home = home.reloaded()
 
+    from meshnode.control.metrics_port import metrics_port
     from meshnode.control.server import ControlServer
     from meshnode.node.node import Node
 
     stop = asyncio.Event()
     _stop_on_signals(stop)
-    async with Node(home, config=_config(home.config, options), lock=found) as node, ControlServer(node, home):
+    config = _config(home.config, options)
+    async with (
+        Node(home, config=config, lock=found) as node,
+        ControlServer(node, home),
+        metrics_port(node, config.metrics_port),
+    ):
         _reload_on_hangup(node)
         status = await node.status()
-        print(f"meshnode {status.short} is up on UDP port {status.port}; stop it with Ctrl-C", file=sys.stderr)
+        log_event(LOG, logging.INFO, LogEvent.NODE_UP, site=status.site, port=status.port)
+        if options.log_format == "text":
+            print(f"meshnode {status.short} is up on UDP port {status.port}; stop it with Ctrl-C", file=sys.stderr)
         if status.retired:
-            LOG.warning("%s", status.warnings[0])
+            log_event(LOG, logging.WARNING, LogEvent.RETIRED, reason=status.warnings[0])
         stopped, closed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(node.wait_closed())
         done, _ = await asyncio.wait({stopped, closed}, return_when=asyncio.FIRST_COMPLETED)
         for task in (stopped, closed):
@@ -78,7 +89,9 @@ async def _found(home: Home, options: argparse.Namespace) -> None:
     from meshnode.node.founding import found
 
     view = await found(home, name=options.name or platform.node() or "meshnode")
-    print(founded_text(view), file=sys.stderr)
+    log_event(LOG, logging.INFO, LogEvent.FOUNDED, site=view.site, recovery_key=view.recovery_key)
+    if options.log_format == "text":
+        print(founded_text(view), file=sys.stderr)
 
 
 def _config(config: Config, options: argparse.Namespace) -> Config:
@@ -112,10 +125,9 @@ def _reload_on_hangup(node: Node) -> None:
 async def _reload(node: Node) -> None:
     try:
         answer = await node.reload()
-        waiting = ", ".join(answer.restart_required)
-        LOG.info("config.toml was read again%s", f": {waiting} at the next start" if waiting else "")
+        log_event(LOG, logging.INFO, LogEvent.CONFIG_RELOADED, restart_required=",".join(answer.restart_required))
     except MeshError as error:
-        LOG.error("config.toml was not taken: %s", error)
+        log_event(LOG, logging.ERROR, LogEvent.CONFIG_REFUSED, reason=str(error))
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _verify(options: argparse.Namespace) -> VerifyReport:
     show = _Shown() if sys.stderr.isatty() and options.output not in ("json", "jsonl") else None
-    async with connect.reading(options) as operations:
+    async with connect.looking(options) as operations:
         try:
             return await operations.verify(
                 options.peer, table=options.table, repair=options.repair, tell=show.tell if show is not None else None

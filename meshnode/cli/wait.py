@@ -9,7 +9,6 @@ import sys
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_one, printable
-from meshnode.control.client import ControlClient
 from meshnode.errors import UsageError
 from meshnode.node.views import WaitResult
 
@@ -41,12 +40,14 @@ def run(options: argparse.Namespace) -> int:
 
 async def _wait(options: argparse.Namespace) -> WaitResult:
     """The node's answer; where none runs, one that starts within the time is asked: `meshnode up &` takes a moment."""
+    from meshnode.node.reads import Reading  # what is asked where no node runs
+
     clock = asyncio.get_running_loop().time
     end, said = clock() + options.timeout, False
     while True:
         async with connect.reading(options) as operations:
             result = await operations.wait(timeout_s=max(0.0, end - clock()), live_only=options.live)
-            running = isinstance(operations, ControlClient)
+            running = not isinstance(operations, Reading)
         if result.complete or running or clock() >= end:
             return result
         if not said:

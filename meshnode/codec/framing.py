@@ -5,14 +5,14 @@ from __future__ import annotations
 from meshnode.errors import CloseCode, ProtocolError
 from meshnode.limits import FRAME_BYTES
 
-_PREFIX_BYTES = 4
+PREFIX_BYTES = 4
 
 
 def frame(cbor: bytes) -> bytes:
     """What the stream carries for one frame."""
     if len(cbor) > FRAME_BYTES:
         raise ProtocolError(f"a frame of {len(cbor)} bytes is larger than {FRAME_BYTES}", CloseCode.LIMIT)
-    return len(cbor).to_bytes(_PREFIX_BYTES, "big") + cbor
+    return len(cbor).to_bytes(PREFIX_BYTES, "big") + cbor
 
 
 class FrameReader:
@@ -39,8 +39,8 @@ class FrameReader:
         frames: list[bytes] = []
         start = 0
         available = len(self._buffer)
-        while available - start >= _PREFIX_BYTES:
-            body = start + _PREFIX_BYTES
+        while available - start >= PREFIX_BYTES:
+            body = start + PREFIX_BYTES
             length = int.from_bytes(self._buffer[start:body], "big")
             if length > self._limit:
                 raise ProtocolError(f"a frame of {length} bytes is larger than {self._limit}", CloseCode.LIMIT)

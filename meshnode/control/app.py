@@ -19,9 +19,11 @@ from meshnode.control import requests as asked
 from meshnode.control import verify_lines
 from meshnode.control.failures import failure_of, http_status_of
 from meshnode.errors import MeshError, NotFoundError, TransportError, UsageError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.api import LEAVE_S, ROWS_PER_IMPORT, ROWS_PER_PAGE, Operations
 from meshnode.node.eventviews import EVENTS_PER_PAGE
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json, to_json_builtins
+from meshnode.node.metricviews import CONTENT_TYPE, exposition
 
 LOG = logging.getLogger("meshnode.control")
 INTERNAL = "the node failed in a way it does not know: its log says more"
@@ -37,7 +39,7 @@ def control_app(operations: Operations, *, token: str | None, stopping: asyncio.
     posts = _of_the_node(operations, api) | _of_tables(operations, api)
     posts |= _of_members(operations, api) | _of_pairing(operations, api)
     posts |= _of_the_log(operations, api)
-    readable = {"ping", "status", "peers", "members", "discover", "doctor", "tables", "policy", "config"}
+    readable = {"ping", "status", "metrics", "peers", "members", "discover", "doctor", "tables", "policy", "config"}
     readable |= {"sync-state", "frontier", "changes", "digest", "conflicts", "conflict-changes"}
     readable |= {"notices", "follow-notices"}
     routes = [
@@ -55,6 +57,7 @@ def _of_the_node(operations: Operations, api: _Api) -> dict[str, Handler]:
     return {
         "ping": api.ping,
         "status": _answer(asked.NoArguments, lambda _: operations.status()),
+        "metrics": api.metrics,
         "peers": _answer(asked.NoArguments, lambda _: operations.peers()),
         "discover": _answer(asked.Discover, api.discover),
         "doctor": _answer(asked.Doctor, lambda a: operations.doctor(a.checks)),
@@ -234,6 +237,14 @@ class _Api:
         lines = verify_lines.lines(self._operations, arguments, self._stopping)
         return StreamingResponse(lines, media_type="application/jsonl")
 
+    async def metrics(self, request: Request) -> Response:
+        """A GET is a scraper's, which reads Prometheus text."""
+        await _arguments(request, asked.NoArguments)
+        metrics = await self._operations.metrics()
+        if request.method == "GET":
+            return Response(exposition(metrics), media_type=CONTENT_TYPE)
+        return JSONResponse(to_json_builtins(metrics))
+
     async def leave(self, arguments: asked.Leave) -> Any:
         timeout_s = min(arguments.timeout_s, LEAVE_S)
         return await self._unless_stopped(self._operations.leave(timeout_s=timeout_s))
@@ -280,7 +291,7 @@ def _guarded(handler: Handler, token: str | None) -> Handler:
         except MeshError as error:
             return JSONResponse(to_json_builtins(failure_of(error)), http_status_of(error))
         except Exception:
-            LOG.exception("a control request failed")
+            log_event(LOG, logging.ERROR, LogEvent.FAULT, trace=True, work="a control request")
             return JSONResponse(to_json_builtins(failure_of(MeshError(INTERNAL))), 500)
 
     return handle

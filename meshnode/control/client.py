@@ -25,6 +25,7 @@ from meshnode.node.home import Home
 from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.metricviews import MetricView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
@@ -85,6 +86,9 @@ class ControlClient:
 
     async def status(self) -> Status:
         return await self._call("status", asked.NoArguments(), Status)
+
+    async def metrics(self) -> list[MetricView]:
+        return await self._call("metrics", asked.NoArguments(), list[MetricView])
 
     async def peers(self) -> list[PeerView]:
         return await self._call("peers", asked.NoArguments(), list[PeerView])

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from meshnode.engine.context import Context
 from meshnode.limits import REQUESTS_PER_PEER
 from meshnode.model.frames import REQUEST_ID_BYTES, WHAT_SITE, WHAT_TABLE, Request, encode_frame
 from meshnode.model.scope import WILDCARD
 from meshnode.store import history, watermarks
 from meshnode.store.database import Tx
 from meshnode.store.inbound import read_request
+
+if TYPE_CHECKING:  # of no use to who only reads
+    from meshnode.engine.context import Context
 
 
 def ask_anew(context: Context, tx: Tx, tables: Sequence[tuple[str, str]], *, covering: bool) -> int:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from meshnode.codec.digest import blake3_256
-from meshnode.engine.context import Context
 from meshnode.engine.membership import add_records, stored_records
 from meshnode.errors import MembershipError, UsageError
 from meshnode.limits import HONOURED_RECORDS, LABEL_BYTES
@@ -25,6 +24,9 @@ from meshnode.model.record import (
 )
 from meshnode.model.site import SiteKey, site_id_of
 from meshnode.store.database import Tx
+
+if TYPE_CHECKING:  # of no use to who only reads
+    from meshnode.engine.context import Context
 
 NAMED_AT_MOST: Final = 5  # authorities that one message names
 

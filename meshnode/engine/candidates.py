@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from meshnode.engine.context import Context
-from meshnode.engine.invites import cannot_admit, consume
 from meshnode.errors import CloseCode, NotFoundError, PairingError, UsageError
 from meshnode.model.site import short_text, site_id_of, site_text
 from meshnode.store import invites
 from meshnode.store.database import Tx
 from meshnode.store.invites import StoredInvite
+
+if TYPE_CHECKING:  # of no use to who only reads
+    from meshnode.engine.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ def decide(context: Context, tx: Tx, named: str, *, approve: bool) -> Candidate:
 
     Yes consumes the invite and vouches. No ends the invite: who holds it that should not could come again.
     """
+    from meshnode.engine.invites import cannot_admit, consume  # of no use to who only reads
+
     candidate = _named(candidates(tx, context.env.wall_ms()), named)
     if not approve:
         invites.burn(tx, candidate.invite_id)

@@ -73,6 +73,7 @@ class Batch:
         """Judge all, then write all."""
         judgements = [self._one(each) for each in self._again(checked)]
         self._write()
+        self._context.judging.update(judgements)
         return judgements
 
     def _again(self, checked: Sequence[Checked]) -> Sequence[Checked]:

@@ -17,6 +17,7 @@ from meshnode.engine.known import Known
 from meshnode.model.hlc import Hlc
 from meshnode.model.membership import Membership
 from meshnode.model.site import SiteKey
+from meshnode.model.verdict import Judgement
 from meshnode.store import conflicts, log, meta, notices, policies, takebacks
 from meshnode.store.database import Database, Tx
 from meshnode.store.destinations import open_destination
@@ -55,6 +56,8 @@ class Context:
         self.key = key
         self.barred: Counter[tuple[int, bytes | None]] = Counter()
         self.surfaced: deque[Notice] = deque(maxlen=_SURFACED_KEPT)
+        self.judged: Counter[Judgement] = Counter()  # events since somebody took the numbers
+        self.judging: Counter[Judgement] = Counter()  # those of the open transaction
         self.snapshot: Snapshot | None = None
         self.untried = False  # rows wait because others of their table undid their job too often
         self.behind_schema = False  # rows are still to be brought up to a changed schema
@@ -88,8 +91,11 @@ class Context:
             if not self._schema_changed:
                 self._followed_version = self.schema_version
             self.surfaced.extend(surfaced)
+            self.judged.update(self.judging)
+            self.judging.clear()
         except BaseException:
             self._stale = True
+            self.judging.clear()
             if not self._membership_saved and self._kept_membership is not None:
                 self.set_membership(self._kept_membership)  # whoever reads it meanwhile takes nobody for a member
             raise
@@ -278,3 +284,8 @@ class Context:
         surfaced = list(self.surfaced)
         self.surfaced.clear()
         return surfaced
+
+    def take_judged(self) -> Counter[Judgement]:
+        """How many events came to which verdict since the last call."""
+        judged, self.judged = self.judged, Counter()
+        return judged

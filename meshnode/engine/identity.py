@@ -7,24 +7,21 @@ makes it another site: rows and log stay, and what it had not delivered under th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from meshnode.engine.asking import ask_site
-from meshnode.engine.context import Context
 from meshnode.engine.membership import add_records
+from meshnode.engine.publishing import TWIN
 from meshnode.engine.standing import OWN_RETIREMENT
 from meshnode.errors import PairingError
 from meshnode.model.site import SiteKey
 from meshnode.store import delivery, meta, notices, watermarks
 from meshnode.store.database import Tx
 
-TWIN: Final = "twin"  # when somebody saw this site live twice
+if TYPE_CHECKING:  # of no use to who only reads
+    from meshnode.engine.context import Context
+
 RESUMED: Final = "resumed"  # the owner chose: peers met from then on are asked for this site's events as well
-
-
-def may_publish(tx: Tx, beside: bytes | None) -> bool:
-    """Whether it is known which copy this is; `beside` is the incarnation kept beside the key."""
-    return bool(meta.read(tx, meta.INCARNATION) == beside) and meta.read(tx, TWIN) is None
 
 
 def twin_seen(context: Context) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from meshnode import limits
 from meshnode.engine.authority import NAMED_AT_MOST, issue_vouch, own_key
-from meshnode.engine.context import Context
 from meshnode.engine.membership import all_records, introduction_of
 from meshnode.errors import CloseCode, MembershipError, UsageError
 from meshnode.model.hlc import tick
@@ -17,6 +17,9 @@ from meshnode.model.pairing import Proof, inviter_mac
 from meshnode.model.site import short_text, site_id_of
 from meshnode.store import invites
 from meshnode.store.database import Tx
+
+if TYPE_CHECKING:  # of no use to who only reads
+    from meshnode.engine.context import Context
 
 PAIRED_RECORDS_BYTES = limits.FRAME_BYTES - limits.KIB  # of records in `paired`; the rest follows over ssp/1
 _ITEM_HEAD_BYTES = 5  # most that CBOR puts before one byte string here

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from meshnode import limits
 from meshnode.codec.cose import Envelope, check_signature
 from meshnode.codec.digest import blake3_256
-from meshnode.engine.context import Context
-from meshnode.engine.standing import take_effect
 from meshnode.errors import CorruptStateError, EnvelopeError, MalformedError
 from meshnode.model.hlc import beyond_skew
 from meshnode.model.introduction import introduction, proof_of_end, walk_untrusted
@@ -21,6 +20,9 @@ from meshnode.model.membership import Membership, walk
 from meshnode.model.record import Record, Retirement, parse_record_untrusted, split_record_untrusted
 from meshnode.store import records as rows
 from meshnode.store.database import Tx
+
+if TYPE_CHECKING:  # of no use to who only reads
+    from meshnode.engine.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class _Batch:
             rows.mark_counting(self._tx, self._before.counted, self._membership.counted)
             self._context.set_membership(self._membership)
         if changed:
+            from meshnode.engine.standing import take_effect  # of no use to who only reads
+
             take_effect(self._context, self._tx, self._before, self._membership)
         return RecordsOutcome(len(self._new), self._dropped, tuple(sorted(self._rejected)), changed)
 

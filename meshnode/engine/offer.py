@@ -6,15 +6,17 @@ Sources: profile §8; NEOTH, content and privacy.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from meshnode.engine.context import Context
 from meshnode.model.frames import FEATURE_OFFER
 from meshnode.model.policy import DAY_MS, NEVER, Policy, TableClass
 from meshnode.model.scope import Scope
 from meshnode.store import policies
 from meshnode.store.database import Tx
 from meshnode.store.u64 import from_sql
+
+if TYPE_CHECKING:  # of no use to who only reads
+    from meshnode.engine.context import Context
 
 _FOR_EVER: Final = 0
 

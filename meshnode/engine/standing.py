@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from meshnode import limits
 from meshnode.codec.cose_key import public_to_cose
 from meshnode.engine import takeback
 from meshnode.engine.asking import site_request, table_request
-from meshnode.engine.context import Context
 from meshnode.model.frames import Request, encode_frame
 from meshnode.model.issuing import RETIRED_HERE
 from meshnode.model.member import Member, acceptable_beyond
@@ -18,6 +17,9 @@ from meshnode.model.scope import WILDCARD
 from meshnode.store import history
 from meshnode.store import records as rows
 from meshnode.store.database import Tx
+
+if TYPE_CHECKING:  # of no use to who only reads
+    from meshnode.engine.context import Context
 
 OWN_RETIREMENT: Final = "own-retirement"  # a notice
 

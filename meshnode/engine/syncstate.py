@@ -81,6 +81,20 @@ def sync_state(
     return state
 
 
+def oldest_unacknowledged_ms(tx: Tx, peer: bytes, path: str, offered: Filter, now_ms: int) -> int | None:
+    """The HLC in milliseconds of the first event that the peer should get and has not acknowledged.
+
+    None where there is none, or where what is stored of its stream cannot be read.
+    """
+    row = tx.execute("SELECT no FROM meshnode_sites WHERE site = ?", (peer,)).fetchone()
+    stream = Stream(peer, row[0] if row else -1, path)
+    try:
+        at = delivery.read_outbound(tx, stream) or Outbound(b"")
+    except CorruptStateError:
+        return None
+    return oldest_after(tx, stream, at, TableFilter.read(tx, offered, now_ms))
+
+
 def _sending(tx: Tx, stream: Stream, state: SyncState) -> list[StagedRow]:
     state.outbound = _try(state, lambda: delivery.read_outbound(tx, stream))
     outbound = state.outbound

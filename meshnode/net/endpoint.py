@@ -17,6 +17,7 @@ from aioquic.quic.packet import pull_quic_header
 from cryptography import x509
 
 from meshnode.errors import CloseCode, TransportError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.net.aioquic_private import MutualConnection, configuration
 from meshnode.net.endpoint_config import (
     ALPN_NEARBY,
@@ -28,6 +29,7 @@ from meshnode.net.endpoint_config import (
     OnNotice,
 )
 from meshnode.net.endpoint_connection import Connection
+from meshnode.net.endpoint_counts import EndpointCounts
 from meshnode.net.endpoint_door import CONNECTION_ID_BYTES, Door
 from meshnode.net.endpoint_notices import NoticeBoard
 from meshnode.net.endpoint_ports import Ending
@@ -66,8 +68,10 @@ class Endpoint:
         admit: Admit,
         on_link: Callable[[Link], None],
         on_notice: OnNotice,
+        counts: EndpointCounts | None = None,
     ) -> None:
         self.identity = identity
+        self.counts = counts or EndpointCounts()
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._by_id: dict[bytes, Connection] = {}
@@ -80,7 +84,7 @@ class Endpoint:
         self._notices = NoticeBoard(on_notice, self._loop.time, config.notice_interval_s)
         self._names = Names()
         self._door = Door(self.send, self._loop.time, config.retry_from)
-        self.reception = Reception(identity, config, self._notices, admit=admit, on_link=on_link)
+        self.reception = Reception(identity, config, self._notices, admit=admit, on_link=on_link, counts=self.counts)
         self._server_configuration = self._configuration(list(self._config.alpns), is_client=False)
 
     @classmethod
@@ -94,9 +98,12 @@ class Endpoint:
         on_link: Callable[[Link], None],
         on_notice: OnNotice,
         config: EndpointConfig | None = None,
+        counts: EndpointCounts | None = None,
     ) -> Endpoint:
         """Bind (`host` empty: every interface, both families; `port` 0: any) and begin to listen."""
-        endpoint = cls(identity, config or EndpointConfig(), admit=admit, on_link=on_link, on_notice=on_notice)
+        endpoint = cls(
+            identity, config or EndpointConfig(), admit=admit, on_link=on_link, on_notice=on_notice, counts=counts
+        )
         try:
             sock = open_socket(host, port)
         except OSError as error:
@@ -175,6 +182,8 @@ class Endpoint:
 
     def send(self, data: bytes, address: Address) -> bool:
         """One datagram; False where it is larger than the interface takes."""
+        self.counts.datagrams_sent += 1
+        self.counts.bytes_sent += len(data)
         return self._socket.send(data, address)
 
     def touch(self, connection: Connection) -> None:
@@ -215,6 +224,8 @@ class Endpoint:
     # --- Datagrams.
 
     def _received_untrusted(self, batch: list[Datagram]) -> None:
+        self.counts.datagrams_received += len(batch)
+        self.counts.bytes_received += sum(len(data) for data, _ in batch)
         for data, address in batch:
             connection = self._connection_for_untrusted(data, address)
             if connection is not None:
@@ -237,7 +248,13 @@ class Endpoint:
         try:
             connection.settle()
         except Exception:  # a defect, ours or the node's, costs one connection and never the listener
-            logger.exception("a connection of %s could not be settled", address_text(connection.address))
+            log_event(
+                logger,
+                logging.ERROR,
+                LogEvent.FAULT,
+                trace=True,
+                work=f"a connection of {address_text(connection.address)}",
+            )
             connection.abandon("internal error")
 
     def _turn(self) -> None:

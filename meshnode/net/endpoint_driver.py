@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from aioquic.quic.packet import QuicErrorCode, QuicFrameType
 
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.net.aioquic_private import MutualConnection
 from meshnode.net.endpoint_source import Address
 
@@ -47,7 +48,7 @@ class Driver:
             self._quic.receive_datagram(data, address, now=self._loop.time())
         except Exception:
             # What a parser below QUIC raises on bytes it does not expect (a certificate of X.509 version 4, say).
-            logger.debug("a datagram that QUIC cannot read", exc_info=True)
+            log_event(logger, logging.DEBUG, LogEvent.DATAGRAM_UNREADABLE, trace=True)
             self._quic.close(
                 error_code=QuicErrorCode.PROTOCOL_VIOLATION,
                 frame_type=QuicFrameType.PADDING,
@@ -61,7 +62,7 @@ class Driver:
         try:
             flight = self._quic.datagrams_to_send(now=self._loop.time())
         except Exception:
-            logger.warning("QUIC could not transmit", exc_info=True)
+            log_event(logger, logging.WARNING, LogEvent.TRANSPORT_FAULT, trace=True, work="transmitting")
             self._broken("internal error in the transport")
             return
         for data, address in flight:
@@ -109,7 +110,7 @@ class Driver:
         try:
             self._quic.handle_timer(now=max(now, at))
         except Exception:
-            logger.warning("QUIC failed in a timer", exc_info=True)
+            log_event(logger, logging.WARNING, LogEvent.TRANSPORT_FAULT, trace=True, work="a timer")
             self._broken("internal error in the transport")
             return
         self._wake()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from meshnode.limits import NOTICE_SUBJECTS
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.net.endpoint_config import OnNotice
 
 _OTHERS = "others"
@@ -47,7 +48,7 @@ class NoticeBoard:
         try:
             self._on_notice(kind, subject if isinstance(subject, bytes) else None, text + repeats)
         except Exception:
-            logger.exception("a notice (%s) could not be handed on", kind)
+            log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work=f"handing on the notice {kind}")
 
     def _forget(self, now: float) -> None:
         for key in [key for key, seen in self._seen.items() if now - seen.last >= self._interval_s]:

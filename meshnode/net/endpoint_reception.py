@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from cryptography import x509
 
 from meshnode.errors import CloseCode, TransportError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.site import short_text
 from meshnode.net.endpoint_config import CEREMONIES, Admission, Admit, EndpointConfig
 from meshnode.net.endpoint_connection import Connection
+from meshnode.net.endpoint_counts import EndpointCounts, outcome_of
 from meshnode.net.endpoint_links import LinkRegistry
 from meshnode.net.endpoint_notices import NoticeBoard
 from meshnode.net.endpoint_ports import Ending
@@ -57,7 +59,9 @@ class Reception:
         *,
         admit: Admit,
         on_link: Callable[[Link], None],
+        counts: EndpointCounts,
     ) -> None:
+        self._counts = counts
         self._identity = identity
         self._config = config
         self._notices = notices
@@ -169,6 +173,8 @@ class Reception:
                     link.site if link else None,
                 )
             )
+        if link is None:
+            self._counts.handshake(outcome_of(ending.code), opened_by_us=connection.opened_by_us)
         if link is not None:
             if not link.admitted and ending.local and ending.code is CloseCode.NOT_A_MEMBER:
                 self._notices.post("not-a-member", link.site, f"{short_text(link.site)} is no member")
@@ -184,7 +190,7 @@ class Reception:
         try:
             return self._admit(site, public_key, alpn)
         except Exception:
-            logger.exception("whether %s is a member could not be told", short_text(site))
+            log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work=f"whether {short_text(site)} is a member")
             return Admission.REFUSED
 
     def _accept(self, connection: Connection, proven: _Proven) -> None:
@@ -198,6 +204,7 @@ class Reception:
             on_boot=self.links.boot_known,
         )
         self._links[connection] = link
+        self._counts.handshake("accepted", opened_by_us=connection.opened_by_us)
         connection.use(link)
         dial = self._dials.get(connection)
         if dial is not None and dial.on_proven is not None:
@@ -227,7 +234,7 @@ class Reception:
             else:
                 self._on_link(link)
         except Exception:
-            logger.exception("%r could not be taken over", link)
+            log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work=f"taking over {link!r}")
             link.close(CloseCode.INTERNAL, "internal error")
         link.hand_over()
         dial = self._dials.get(link.connection)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from meshnode.errors import CloseCode, ProtocolError, TransportError
 from meshnode.limits import HELLO_BYTES, INTRODUCE_BYTES
 from meshnode.model.frames_untrusted import boot_in_untrusted
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.net.endpoint_config import CEREMONIES
 from meshnode.net.endpoint_ports import Ending
 from meshnode.net.endpoint_socket import address_text
@@ -95,6 +96,11 @@ class Link:
     def buffered(self) -> int:
         """Bytes sent on either stream that the peer has not acknowledged."""
         return self._connection.control_unacknowledged + self._connection.events_unacknowledged
+
+    @property
+    def control_backlog(self) -> int:
+        """Of them, those of the control stream."""
+        return self._connection.control_unacknowledged
 
     @property
     def boot(self) -> bytes | None:
@@ -215,7 +221,7 @@ class Link:
         try:
             self.on_moved()
         except Exception:
-            logger.exception("the move of %r could not be handled", self)
+            log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work=f"the move of {self!r}")
 
     def ended(self, ending: Ending) -> None:
         """Tell the node once; a link that was never handed over ends without its knowledge."""
@@ -229,7 +235,7 @@ class Link:
             try:
                 self.on_closed(ending.code, ending.reason, ending.local)
             except Exception:
-                logger.exception("the end of %r could not be handled", self)
+                log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work=f"the end of {self!r}")
         self._held = None
 
     def _within_bounds(self, control: bytes, events: bytes) -> bool:
@@ -253,5 +259,5 @@ class Link:
         except ProtocolError as error:
             self.close(error.code, str(error))
         except Exception:
-            logger.exception("bytes of %r could not be handled", self)
+            log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work=f"handling bytes of {self!r}")
             self.close(CloseCode.INTERNAL, "internal error")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from meshnode.engine import candidates
-from meshnode.engine.engine import Engine
-from meshnode.engine.invites import create_invite, may_admit, no_authority
 from meshnode.errors import MembershipError, UsageError
 from meshnode.limits import INVITE_TRIES
 from meshnode.model.frames import INVITE_ID_BYTES
@@ -17,11 +16,16 @@ from meshnode.store import invites
 from meshnode.store.database import Tx
 from meshnode.store.invites import StoredInvite
 
+if TYPE_CHECKING:  # of no use to who only reads
+    from meshnode.engine.engine import Engine
+
 OPEN = "open"
 
 
 def open_invite(engine: Engine, addresses: Sequence[str], ttl_ms: int, *, confirm: bool) -> InviteView:
     """Make one, in a transaction of its own."""
+    from meshnode.engine.invites import create_invite  # of no use to who only reads
+
     with engine.context.transaction() as tx:
         invite = create_invite(engine.context, tx, addrs=addresses, ttl_ms=ttl_ms, confirm=confirm)
     return InviteView(
@@ -35,6 +39,8 @@ def open_invite(engine: Engine, addresses: Sequence[str], ttl_ms: int, *, confir
 
 def founder_of_mine(engine: Engine) -> bytes:
     """The founder's public key, for who joins without an invite; MembershipError where nobody can be let in here."""
+    from meshnode.engine.invites import may_admit, no_authority  # of no use to who only reads
+
     if not may_admit(engine.context):
         raise MembershipError(no_authority(engine.context))
     return engine.context.founder

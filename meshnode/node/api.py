@@ -18,6 +18,7 @@ from meshnode.node.discoverviews import DiscoverView
 from meshnode.node.doctorviews import DoctorView
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.metricviews import MetricView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
@@ -58,6 +59,10 @@ class Operations(Protocol):
 
     async def status(self) -> Status:
         """How the node is."""
+        ...
+
+    async def metrics(self) -> list[MetricView]:
+        """What is measured of the node; where none runs, what its store says."""
         ...
 
     async def peers(self) -> list[PeerView]:

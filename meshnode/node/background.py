@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 
 from meshnode.errors import MeshError
+from meshnode.model.logevent import LogEvent, log_event
 
 logger = logging.getLogger("meshnode.network")
 
@@ -40,6 +41,6 @@ async def _logged(work: Coroutine[None, None, None]) -> None:
     try:
         await work
     except MeshError as error:
-        logger.error("%s", error)
+        log_event(logger, logging.WARNING, LogEvent.WORK_WAITS, work="work of the network", reason=str(error))
     except Exception:
-        logger.exception("a background task of the network failed")
+        log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work="work of the network")

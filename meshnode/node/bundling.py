@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from meshnode.engine import bundle_in, bundle_out
-from meshnode.engine.identity import may_publish
+from meshnode.engine.publishing import may_publish
 from meshnode.errors import ProtocolError, UsageError
 from meshnode.model.frames import Watermarks
 from meshnode.model.member import Member

@@ -69,6 +69,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         msgspec.Meta(ge=1, le=LIVE_CONNECTIONS),
         _live("links at a time; from 2 on, members that can all reach each other stay one mesh"),
     ] = LIVE_CONNECTIONS
+    metrics_port: Annotated[
+        int, msgspec.Meta(ge=0, le=PORT_MAX), _at_start("TCP port on loopback where Prometheus may scrape; 0 is none")
+    ] = 0
     scope: Annotated[
         list[str], _live('tables to take part in, "schema.table" patterns; none is every one')
     ] = []  # profile §8
@@ -169,8 +172,9 @@ def checked(config: Config, source: str) -> Config:
 def _faults(config: Config) -> Iterator[str]:
     if len(config.name.encode("utf-8", "replace")) > LABEL_BYTES:
         yield f"name is longer than {LABEL_BYTES} bytes"
-    if not 0 <= config.port <= PORT_MAX:
-        yield f"port is a number from 0 to {PORT_MAX}, not {config.port}"
+    for setting in ("port", "metrics_port"):
+        if not 0 <= getattr(config, setting) <= PORT_MAX:
+            yield f"{setting} is a number from 0 to {PORT_MAX}, not {getattr(config, setting)}"
     for setting, values in _texts(config):
         if any(not text.isprintable() for text in values):
             yield f"{setting} holds a character that cannot be shown"

@@ -7,16 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from meshnode.errors import ConfigError, UsageError
-from meshnode.node import reading
 from meshnode.node.config import POLICY, SETTINGS, Config
 from meshnode.node.configfile import FileChange, change_settings, load_said, replace_settings
 from meshnode.node.configviews import BeforeAfter, ConfigReceipt, ConfigView, ReloadView
 from meshnode.node.inforce import InForce, digest_of
-from meshnode.node.stored import Stored
+from meshnode.node.reads import Reading
 from meshnode.node.views import PolicyView
 
 
-class Configuring(Stored):
+class Configuring(Reading):
     """These operations on a node's `config.toml`, for whoever holds its lock; the running node takes over what changes.
 
     Every change goes this way, whatever verb or call it comes from.
@@ -37,11 +36,6 @@ class Configuring(Stored):
     async def reload(self) -> ReloadView:
         """Only a running node has taken over settings."""
         raise UsageError("no node runs here: what config.toml says is in force from its next start on")
-
-    async def policy(self) -> PolicyView:
-        """The policy as the settings say it, and the classes of tables."""
-        config, classes = await self._settings_now(), await self.storage.read(reading.table_classes)
-        return PolicyView(classes=classes, **{name: getattr(config, name) for name in POLICY})
 
     async def set_policy(self, setting: str, value: Any) -> PolicyView:
         """Change one setting of the policy."""

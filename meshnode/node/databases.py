@@ -17,7 +17,7 @@ from meshnode.errors import StoreError
 from meshnode.node.cipher import sqlcipher
 from meshnode.node.home import Home, default_home
 from meshnode.store.connection import HEADER, connect, unreadable
-from meshnode.store.database import BUSY_MS, Database
+from meshnode.store.database import BUSY_MS, Database, Timing
 from meshnode.store.reader import Reader
 
 if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
@@ -32,9 +32,9 @@ class DatabaseFile:
     sqlite: ModuleType = sqlite3
     key: bytes | None = field(default=None, repr=False)
 
-    def writer(self) -> Database:
+    def writer(self, timing: Timing | None = None) -> Database:
         """The writing connection."""
-        return Database(self.path, sqlite=self.sqlite, key=self.key)
+        return Database(self.path, sqlite=self.sqlite, key=self.key, timing=timing or Timing())
 
     def reader(self, *, immutable: bool = False) -> Reader:
         """A reading connection."""

@@ -18,6 +18,8 @@ from meshnode.errors import CloseCode, CorruptStateError, MeshError, ProtocolErr
 from meshnode.limits import HANDSHAKE_S, UNCOMMITTED_BYTES
 from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
 from meshnode.model.frames import CompareFrame, Hello, Request
+from meshnode.model.logevent import LogEvent, log_event
+from meshnode.model.site import short_text
 from meshnode.net.link import Link
 from meshnode.sync.effects import (
     Advance,
@@ -80,6 +82,16 @@ class Ending:
     code: CloseCode | None
     reason: str
     local: bool  # this node closed it
+
+    @property
+    def name(self) -> str:
+        """The close code in words, `silent` where there was none."""
+        return "silent" if self.code is None else self.code.name.lower().replace("_", "-")
+
+    @property
+    def by(self) -> str:
+        """Who closed it."""
+        return "here" if self.local else "peer"
 
     @property
     def why(self) -> str:
@@ -211,7 +223,12 @@ class PeerDriver:
                 timer.cancel()
         self._over.set()
         self.session.goodbye(code or CloseCode.DONE, reason)  # no further effect of a job may be carried out
-        self._hooks.ended(self, Ending(code, self._fault or self.farewell or reason, local))
+        ending = Ending(code, self._fault or self.farewell or reason, local)
+        self._say(LogEvent.LINK_DOWN, code=ending.name, by=ending.by, reason=ending.reason)
+        self._hooks.ended(self, ending)
+
+    def _say(self, event: LogEvent, **values: str) -> None:
+        log_event(logger, logging.INFO, event, trace=False, peer=short_text(self.peer), **values)
 
     # --- effects out
 
@@ -219,8 +236,10 @@ class PeerDriver:
         for effect in effects:
             match effect:
                 case SendControl(data):
+                    self.session.counts.sent(data)
                     self.link.send_control(data)
                 case SendEvents(data):
+                    self.session.counts.sent(data)
                     self.link.send_events(data)
                 case Close(code, reason):
                     self.link.close(code, reason)
@@ -250,6 +269,7 @@ class PeerDriver:
         self.clock_offset_ms = effect.clock_offset_ms
         self.link.boot = effect.hello.boot
         self._spawn(self._jobs.heard(self.peer, effect.hello, effect.clock_offset_ms))
+        self._say(LogEvent.LINK_UP, address=self.link.remote_address)
         self._hooks.greeted(self, effect.hello)
 
     async def _open(self) -> None:
@@ -379,9 +399,9 @@ class PeerDriver:
         except ProtocolError as error:
             self.link.close(error.code, str(error))
         except MeshError as error:
-            logger.error("the link to %s ends: %s", self.peer.hex()[:8], error)
+            log_event(logger, logging.ERROR, LogEvent.LINK_FAULT, peer=short_text(self.peer), reason=str(error))
             self._fault = self._fault or str(error)
             self.link.close(CloseCode.INTERNAL, "internal error")
         except Exception:
-            logger.exception("the link to %s ends", self.peer.hex()[:8])
+            log_event(logger, logging.ERROR, LogEvent.LINK_FAULT, trace=True, peer=short_text(self.peer))
             self.link.close(CloseCode.INTERNAL, "internal error")

@@ -15,6 +15,7 @@ from meshnode.engine.sweep import Sweep
 from meshnode.errors import MeshError
 from meshnode.limits import ERASURE_AGAIN_S, ERASURE_WAIT_MS, SCHEMA_LOOK_S
 from meshnode.model.hlc import Hlc
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node import reading
 from meshnode.node.storage import Storage
 from meshnode.node.views import RetentionReport, parse_table, table_text
@@ -37,7 +38,7 @@ async def keep_house(storage: Storage) -> None:
         try:
             due = await storage.read(erasure_due)
         except MeshError as error:
-            LOG.warning("the database cannot be read for now: %s", error)
+            _waits("reading the database", error)
             continue
         if due is not None and (due == EMPTY_WAL or loop.time() >= again):
             await finish_erasure(storage)
@@ -50,7 +51,7 @@ async def finish_erasure(storage: Storage) -> None:
         if await storage.read(erasure_due) is not None:
             await storage.write(lambda engine: go_on_erasing(engine.context, ERASURE_WAIT_MS))
     except MeshError as error:
-        LOG.warning("traces of a forgotten row wait to be removed: %s", error)
+        _waits("removing the traces of a forgotten row", error)
 
 
 async def evict(storage: Storage, table: str, before_ms: int, *, everything: bool) -> RetentionReport:
@@ -72,7 +73,7 @@ async def finish_evictions(storage: Storage) -> None:
         for entry, sweep in await storage.write(lambda engine: retention.pending(engine.context)):
             await _reclaim(storage, entry.schema, entry.name, sweep)
     except MeshError as error:
-        LOG.warning("evictions wait for the next start: %s", error)
+        _waits("evicting, until the next start", error)
 
 
 async def compact(storage: Storage, table: str | None) -> RetentionReport:
@@ -102,3 +103,7 @@ async def _run(storage: Storage, sweep: Sweep) -> None:
             pass
     finally:
         await storage.write(lambda _engine: sweep.finish())
+
+
+def _waits(work: str, error: MeshError) -> None:
+    log_event(LOG, logging.WARNING, LogEvent.WORK_WAITS, work=work, reason=str(error))

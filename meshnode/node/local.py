@@ -1,4 +1,4 @@
-"""A node's store without its network: what verbs use when no node runs, and what a running node is built on."""
+"""A node's store without its network: what verbs that write use, and what a running node is built on."""
 
 from __future__ import annotations
 
@@ -33,11 +33,9 @@ from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_values
 from meshnode.node.letting_in import LettingIn
 from meshnode.node.logbook import Logbook
-from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.memberviews import LeaveView, RecordView
 from meshnode.node.moved import refuse_moved, take_back
-from meshnode.node.peering import wait_result
 from meshnode.node.storage import Storage, wall_ms
-from meshnode.node.telling import Telling
 from meshnode.node.transaction import Transaction
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
@@ -52,7 +50,6 @@ from meshnode.node.views import (
     SyncRequest,
     TableView,
     Values,
-    WaitResult,
     parse_class,
     parse_table,
     table_text,
@@ -61,7 +58,7 @@ from meshnode.node.views import (
 T = TypeVar("T")
 
 
-class LocalNode(LettingIn, Telling, Discovering, Contesting, Configuring, Logbook, Bundling):
+class LocalNode(LettingIn, Configuring, Discovering, Contesting, Logbook, Bundling):
     """Implements `node.api.Operations` over the store alone."""
 
     # --- asking
@@ -195,11 +192,6 @@ class LocalNode(LettingIn, Telling, Discovering, Contesting, Configuring, Logboo
 
     # --- who is in
 
-    async def members(self) -> list[MemberView]:
-        """Every device that is or was a member."""
-        heard = self._heard()
-        return await self.storage.read(lambda tx: members.member_views(self._mesh(tx, heard)))
-
     async def vouch(
         self, subject: str, *, name: str = "", recovery: str | None = None, passphrase: str | None = None
     ) -> RecordView:
@@ -231,11 +223,6 @@ class LocalNode(LettingIn, Telling, Discovering, Contesting, Configuring, Logboo
         """Retire this very device; without a running node nobody hears of it yet."""
         left = await self._sign(members.leave)
         return msgspec.structs.replace(left, untold=await self._untold())
-
-    async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
-        """What is open now: without a running node nothing moves, so there is nothing to wait for."""
-        result = wait_result(await self.peers(), live_only=live_only)
-        return result if result.complete else _with_reason(result, "no node runs here: start it with `meshnode up`")
 
     async def set_online(self, online: bool) -> None:
         """Only a running node has links."""
@@ -314,7 +301,3 @@ def _receipt(table: str, events: Sequence[Event]) -> Receipt:
         hlc=events[-1].hlc[:],
         event_ids=[event.event_id.hex() for event in events],
     )
-
-
-def _with_reason(result: WaitResult, reason: str) -> WaitResult:
-    return WaitResult(complete=False, members=result.members, behind=result.behind, reason=reason)

@@ -18,7 +18,7 @@ import msgspec
 from meshnode.codec.cose_key import private_from_cose, private_to_cose
 from meshnode.codec.pkcs8 import SALT_BYTES
 from meshnode.codec.sealed import CHUNK_BYTES, Opening, seal
-from meshnode.engine.identity import may_publish
+from meshnode.engine.publishing import may_publish
 from meshnode.errors import CodecError, IdentityError, StoreError, UsageError
 from meshnode.model.site import SiteKey, short_text, site_text
 from meshnode.node.configfile import load_config

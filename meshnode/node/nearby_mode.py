@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from meshnode.errors import CloseCode, MeshError, NotFoundError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.nearby import NO_MESH, NONCE_BYTES, End, NearbyEnds
 from meshnode.model.site import short_text, site_text
 from meshnode.net.endpoint import Admission, Endpoint, EndpointIdentity, Link
@@ -136,7 +137,7 @@ class PairingMode:
         except MeshError as error:
             visit = Visit("", True, reason=str(error))
         except Exception:
-            logger.exception("a nearby ceremony failed")
+            log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work="a nearby ceremony")
             visit = Visit("", True, reason="internal error: the node's log says more")
         if visit.joined:
             await self._around.joined()

@@ -17,6 +17,7 @@ from meshnode.errors import CloseCode, TransportError
 from meshnode.limits import INTRODUCE_BYTES, LEAVING_LINKS
 from meshnode.model.delivery import Committed
 from meshnode.model.frames import FEATURES, Hello
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.membership import Membership
 from meshnode.model.pairing import NONCE_BYTES, Ends
 from meshnode.model.site import short_text
@@ -92,7 +93,7 @@ class Network:
             settings,
             self._boot,
             key_of=lambda site: self._membership.key_of(site),
-            dial=self._dial,
+            dial=storage.meter.counted(self._dial),
             on_worked=self._dial_worked,
             on_failed=self._dial_failed,
             on_notice=self._notice,
@@ -132,6 +133,7 @@ class Network:
             on_link=self._linked,
             on_notice=self._notice,
             config=EndpointConfig(live_links=self.settings.config.max_links, yields=True),
+            counts=self._storage.meter.endpoint,
         )
 
     async def stop(self, code: CloseCode, reason: str) -> None:
@@ -159,9 +161,14 @@ class Network:
         return self._finder
 
     @property
+    def handshaking(self) -> int:
+        """Connections of strangers."""
+        return self._endpoint.reception.handshaking
+
+    @property
     def heard(self) -> dict[bytes, Heard]:
         """What is known of each peer beyond the database, as it is now: any thread may read it."""
-        for driver in self._live():
+        for driver in self.live():
             self._remember(driver)
         return dict(self._heard)
 
@@ -169,22 +176,22 @@ class Network:
 
     def log_grew(self) -> None:
         """This node wrote something: offer it."""
-        for driver in self._live():
+        for driver in self.live():
             driver.log_grew()
 
     def hurry(self) -> None:
         """Somebody waits for everybody to have everything: what was gathered for a peer goes out."""
-        for driver in self._live():
+        for driver in self.live():
             driver.hurry()
 
     def _tell_links(self) -> None:
         """Peers offer us at once what we do not hear of from its author (profile §14)."""
         linked = self._linked_to()
-        for driver in self._live():
+        for driver in self.live():
             driver.linked(linked)
 
     def _linked_to(self) -> list[bytes]:
-        return [driver.peer for driver in self._live() if driver.session.hello is not None]
+        return [driver.peer for driver in self.live() if driver.session.hello is not None]
 
     def invite_opened(self, until_ms: int) -> None:
         """Answer pairing until then."""
@@ -201,7 +208,7 @@ class Network:
 
     def driver_to(self, site: bytes) -> PeerDriver | None:
         """The link to a site, once it greeted."""
-        found = [each for each in self._live() if each.peer == site and each.session.hello is not None]
+        found = [each for each in self.live() if each.peer == site and each.session.hello is not None]
         return found[0] if found else None
 
     async def policy_changed(self, change: PolicyChange) -> None:
@@ -227,7 +234,7 @@ class Network:
     async def wake(self, sites: Iterable[bytes]) -> None:
         """A cycle with these sites now: ask, offer again, look at what stands still, dial whoever is not linked."""
         wanted = set(sites)
-        for driver in self._live():
+        for driver in self.live():
             if driver.peer in wanted:
                 driver.wake()
                 wanted.discard(driver.peer)
@@ -237,7 +244,7 @@ class Network:
 
     async def ask(self) -> None:
         """Send every linked peer what this node asks of it by now (profile §8, "Requests")."""
-        for driver in self._live():
+        for driver in self.live():
             driver.requests(await self.jobs.outstanding(driver.peer))
 
     # --- links
@@ -274,6 +281,7 @@ class Network:
             introduce=() if self._is_known_to(link.site) else self._introduction,
         )
         session = Session(greeting, link.site, admitted=link.admitted)
+        session.counts = self._storage.meter.frames
         driver = PeerDriver(link, session, self.jobs, self._hooks, wall_ms)
         driver.publish(self.publishing)
         driver.linked(self._linked_to())  # known before the first word on this link
@@ -308,7 +316,6 @@ class Network:
             self._came_from(driver)
         self._heard[driver.peer] = Heard(newest=hello.max_hlc.get(driver.peer))
         self._tell_links()
-        logger.info("linked to %s %s", short_text(driver.peer), driver.link.remote_address)
         self._moved(driver)
 
     def _came_from(self, driver: PeerDriver) -> None:
@@ -323,7 +330,7 @@ class Network:
         if result.membership_changed or self._storage.engine.context.generation != self._generation:
             self._spawn(self.membership_changed())
         if result.added:
-            for other in self._live():
+            for other in self.live():
                 if other is not driver:
                     other.log_grew()
         self._moved(driver)
@@ -334,10 +341,11 @@ class Network:
     def _ended(self, driver: PeerDriver, ending: Ending) -> None:
         self._remember(driver)
         self.comparisons.ended(driver)
+        self._storage.meter.link_ends.add(ending.name, ending.by)
         self._drivers.pop(driver.link, None)
         self._leaving.add(driver)
         self._spawn(self._left(driver))
-        if not any(other.peer == driver.peer for other in self._live()):
+        if not any(other.peer == driver.peer for other in self.live()):
             self._heard[driver.peer] = replace(
                 self._heard[driver.peer], linked=False, links=frozenset(), note=ending.why
             )
@@ -350,7 +358,6 @@ class Network:
             self._stop_publishing(driver.peer)
         if ending.code is CloseCode.RETIRED and not ending.local:
             self._turned_away(driver.peer)
-        logger.info("the link to %s ended: %s", short_text(driver.peer), ending.reason or ending.code)
         self._storage.changed.ring()
 
     def _turned_away(self, peer: bytes) -> None:
@@ -384,7 +391,7 @@ class Network:
     def _stop_publishing(self, peer: bytes) -> None:
         """Somebody saw this site live twice: neither copy offers anything until its owner chose (profile §8)."""
         self.publishing = False
-        for driver in self._live():
+        for driver in self.live():
             driver.publish(False)
         text = f"{short_text(peer)} saw another copy of this node alive, so neither offers anything: {HOW_TO_CHOOSE}"
         self._spawn(self.jobs.twin_seen(text))
@@ -392,9 +399,9 @@ class Network:
     async def resumed(self) -> None:
         """The owner said that this copy is the device: publish, but author nothing before its own history came back."""
         self.publishing = True
-        for driver in self._live():
+        for driver in self.live():
             driver.publish(True)
-        self._own_history.ask(*(driver.peer for driver in self._live()))
+        self._own_history.ask(*(driver.peer for driver in self.live()))
         await self.ask()
 
     # --- pairing
@@ -413,7 +420,7 @@ class Network:
 
     async def _pair(self, link: Link, ceremony: Coroutine[None, None, bytes | None]) -> None:
         if await ceremony is not None:
-            logger.info("%s joined the mesh", short_text(link.site))
+            log_event(logger, logging.INFO, LogEvent.MEMBER_JOINED, peer=short_text(link.site))
             await self.joined()
 
     async def joined(self) -> None:
@@ -450,7 +457,10 @@ class Network:
 
     def _dial_failed(self, attempt: Attempt, reason: str) -> None:
         site = attempt.expect_site
-        logger.info("dialing %s failed: %s", short_text(site) if site else attempt.addresses[0].text(), reason)
+        address = attempt.addresses[0].text() if attempt.addresses else ""
+        log_event(
+            logger, logging.INFO, LogEvent.DIAL_FAILED, peer=short_text(site or b""), address=address, reason=reason
+        )
         if site is not None:
             self._heard[site] = replace(self._heard.get(site, Heard()), note=reason)
 
@@ -463,7 +473,8 @@ class Network:
     def _members(self) -> list[bytes]:
         return [member.site for member in self._membership.members() if member.cutoff is None]
 
-    def _live(self) -> list[PeerDriver]:
+    def live(self) -> list[PeerDriver]:
+        """One for each site that there is a link to."""
         return [driver for link, driver in self._drivers.items() if link.live and not link.closed]
 
     def _remember(self, driver: PeerDriver) -> None:

@@ -15,8 +15,8 @@ import msgspec
 
 from meshnode.engine.authority import refuse_leaving
 from meshnode.engine.engine import Engine
-from meshnode.engine.identity import may_publish
 from meshnode.engine.policy import PolicyChange
+from meshnode.engine.publishing import may_publish
 from meshnode.errors import BusyError, CloseCode, NotFoundError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_LONGEST_MS, NEARBY_TTL_MS
 from meshnode.model.membership import Membership
@@ -36,6 +36,8 @@ from meshnode.node.keeping import keep_house
 from meshnode.node.local import LocalNode
 from meshnode.node.lock import LOCK_WAIT_S, HomeLock, lock_alone
 from meshnode.node.memberviews import LeaveView
+from meshnode.node.metrics import Now, kept, link_numbers, metrics_of
+from meshnode.node.metricviews import MetricView
 from meshnode.node.moved import refuse_moved
 from meshnode.node.nearby_mode import PairingMode
 from meshnode.node.network import Network
@@ -188,6 +190,14 @@ class Node(Reloading, LocalNode):
             skipped_interfaces=dict(network.finder.selection.skipped) if network else {},
             restart_required=list((await self._in_force()).pending),
         )
+
+    async def metrics(self) -> list[MetricView]:
+        """What is measured of the node; whoever scrapes keeps no other reader waiting."""
+        network, heard = self._network, self._heard()
+        links = {driver.peer: link_numbers(driver) for driver in network.live()} if network is not None else {}
+        now = Now(links, network.handshaking if network is not None else 0, self.storage.jobs_waiting())
+        stored = await self.storage.read_apart(lambda tx: kept(self._mesh(tx, heard)))
+        return metrics_of(stored, self.home.database_path, self.storage.meter, now)
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
         """Open an invite and answer whoever comes with it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.site import short_text
 from meshnode.store.notices import Notice
 
@@ -35,7 +36,13 @@ class NoticeLog:
                 self._told[subject] = (last, since)
                 continue
             self._told[subject] = (now, 0)
-            about = " ".join(part for part in (short_text(notice.site), notice.table) if part)
-            level = logging.INFO if notice.kind in NEWS else logging.WARNING
-            often = f" ({since} since the last line)" if since > 1 else ""
-            logger.log(level, "%s%s: %s%s", notice.kind, f" {about}" if about else "", notice.sample, often)
+            log_event(
+                logger,
+                logging.INFO if notice.kind in NEWS else logging.WARNING,
+                LogEvent.NOTICE,
+                kind=notice.kind,
+                peer=short_text(notice.site),
+                table=notice.table,
+                count=since,  # since the last line
+                text=notice.sample,
+            )

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Final
 
-from meshnode.engine import identity
+from meshnode import __version__
+from meshnode.engine.publishing import may_publish
 from meshnode.model.site import mesh_tag, short_text, site_text
 from meshnode.node import admitting, reading
 from meshnode.node.contesting import unresolved
 from meshnode.node.groups import GROUPS_SHOWN
 from meshnode.node.home import Home
-from meshnode.node.members import warnings_of
 from meshnode.node.moved import moved, moved_text
 from meshnode.node.peering import Mesh, lagging_now, peer_views
+from meshnode.node.roster import warnings_of
 from meshnode.node.views import Status
 from meshnode.store import invites, meta, queries
 
-SOFTWARE: Final = f"meshnode/{version('meshnode')}"
+SOFTWARE: Final = f"meshnode/{__version__}"
 
 
 def status_of(mesh: Mesh, home: Home, incarnation: bytes | None, *, encrypted: bool) -> Status:
@@ -42,6 +42,7 @@ def status_of(mesh: Mesh, home: Home, incarnation: bytes | None, *, encrypted: b
         hlc=meta.read_clock(tx)[:],
         tables=len(tables),
         rows=sum(view.rows for view in tables),
+        rows_more=any(view.rows_more for view in tables),
         events=events,
         held=waiting,
         waiting=queries.held_tables(tx) if waiting else {},
@@ -50,7 +51,7 @@ def status_of(mesh: Mesh, home: Home, incarnation: bytes | None, *, encrypted: b
         expired_invites=invites.expired_count(tx, mesh.now_ms),
         asking=admitting.asking(tx, mesh.now_ms),
         conflicts=unresolved(tx),
-        publishing=identity.may_publish(tx, incarnation) and gone is None,
+        publishing=may_publish(tx, incarnation) and gone is None,
         moved="" if gone is None else moved_text(gone),
         notices=reading.notice_views(tx),
         warnings=warnings_of(home, mesh.membership, site),

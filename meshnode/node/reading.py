@@ -15,8 +15,12 @@ NOTICES_SHOWN = 50  # of the latest, in a status
 
 
 def table_views(tx: Tx) -> list[TableView]:
-    """Every registered table; one that cannot be used shows no columns, and says why."""
+    """Every registered table; one that cannot be used shows no columns, and says why.
+
+    Rows are counted up to a bound, so that an answer does not take as long as the tables are.
+    """
     views = []
+    left = queries.ROWS_COUNTED
     for entry, destination in queries.registered_tables(tx):
         horizon = (entry.horizon.physical, entry.horizon.logical) if any(entry.horizon) else None
         if not isinstance(destination, Destination):
@@ -31,7 +35,8 @@ def table_views(tx: Tx) -> list[TableView]:
                 )
             )
             continue
-        rows, withheld = queries.row_counts(tx, destination)
+        rows, withheld = queries.row_counts(tx, destination, left)
+        left -= rows
         views.append(
             TableView(
                 table=entry.text,
@@ -41,6 +46,7 @@ def table_views(tx: Tx) -> list[TableView]:
                     for name, each in destination.columns.items()
                 ],
                 rows=rows,
+                rows_more=not left,
                 withheld=withheld,
                 horizon=horizon,
                 table_class=entry.table_class.value,

@@ -11,19 +11,23 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from meshnode.engine.engine import Engine
 from meshnode.engine.environment import Environment
 from meshnode.errors import MeshError, StoreError, UsageError
-from meshnode.model.site import SiteKey
+from meshnode.model.logevent import LogEvent, log_event
+from meshnode.model.site import SiteKey, short_text
 from meshnode.node.bell import Bell
 from meshnode.node.databases import DatabaseFile
+from meshnode.node.meter import Meter
 from meshnode.node.noticelog import NoticeLog
 from meshnode.store.database import Tx
 from meshnode.store.notices import Notice
 from meshnode.store.schema import check_readable
 from meshnode.store.writer import OWN, Writer, writer_executor
+
+if TYPE_CHECKING:
+    from meshnode.engine.engine import Engine
 
 T = TypeVar("T")
 
@@ -43,8 +47,9 @@ def environment(file: DatabaseFile) -> Environment:
 class Storage:
     """Reads on one thread, writes on another; `changed` rings after every write."""
 
-    def __init__(self, file: DatabaseFile, engine: Engine | None) -> None:
+    def __init__(self, file: DatabaseFile, engine: Engine | None, meter: Meter | None = None) -> None:
         self.file = file
+        self.meter = meter or Meter(time.monotonic)
         self.changed = Bell()
         self._closing = False
         self._following = False  # rows are being brought up to a changed schema or membership
@@ -70,7 +75,10 @@ class Storage:
                 storage._close()
                 raise
             return storage
-        return cls(file, Engine.open(file.writer(), environment(file), key))
+        from meshnode.engine.engine import Engine  # of no use to who only reads
+
+        meter = Meter(time.monotonic)
+        return cls(file, Engine.open(file.writer(meter.timing), environment(file), key), meter)
 
     @property
     def engine(self) -> Engine:
@@ -86,7 +94,11 @@ class Storage:
             with self._reader.snapshot() as tx:
                 return query(tx), tx.execute("PRAGMA schema_version").fetchone()[0]
 
-        result, version = await asyncio.wrap_future(_submitted(lambda: self._readers.submit(run)))
+        self.meter.reads += 1
+        try:
+            result, version = await asyncio.wrap_future(_submitted(lambda: self._readers.submit(run)))
+        finally:
+            self.meter.reads -= 1
         if self._engine is not None and self._writer is not None:
             self._follow_schema(self._engine, self._writer, version)
         return result
@@ -105,11 +117,18 @@ class Storage:
 
         `lane` is the site of the peer that it serves: peers take turns with each other and with this node's own work.
         """
-        engine, writer = self.engine, self._writer
+        engine, writer, meter = self.engine, self._writer, self.meter
         assert writer is not None
+        asked = meter.now()
 
         def run() -> tuple[T, list[Notice]]:
-            return job(engine), engine.context.take_surfaced()
+            begun = meter.now()
+            meter.waits.observe(begun - asked)
+            result = job(engine)
+            self._measure(engine, lane, meter.now() - begun)
+            surfaced = engine.context.take_surfaced()
+            meter.surfaced(surfaced)
+            return result, surfaced
 
         # A cancelled caller does not stop a job that runs: the database decides, and the bell rings all the same.
         result, surfaced = await asyncio.shield(asyncio.wrap_future(_submitted(lambda: writer.submit(run, lane))))
@@ -117,6 +136,19 @@ class Storage:
         self._notices.tell(surfaced)
         self.changed.ring()
         return result
+
+    def _measure(self, engine: Engine, lane: bytes | None, seconds: float) -> None:
+        judged = engine.context.take_judged()
+        self.meter.judged(judged, seconds)
+        if judged:
+            name = "own" if lane is OWN else short_text(lane)
+            log_event(
+                logger, logging.DEBUG, LogEvent.BATCH_COMMITTED, lane=name, events=judged.total(), seconds=seconds
+            )
+
+    def jobs_waiting(self) -> tuple[int, int]:
+        """How many writing jobs of this node wait for their turn, and how many of all peers together."""
+        return (0, 0) if self._writer is None else self._writer.waiting()
 
     def _follow_schema(self, engine: Engine, writer: Writer, version: int | None = None) -> None:
         """Where the schema or the membership changed, bring the rows up to it, one step between the other jobs.
@@ -137,7 +169,8 @@ class Storage:
                 more = engine.follow_schema()
             except MeshError as error:
                 moved = False
-                logger.warning("rows do not follow the changed schema or membership for now: %s", error)
+                work = "bringing rows up to a changed schema or membership"
+                log_event(logger, logging.WARNING, LogEvent.WORK_WAITS, work=work, reason=str(error))
             with suppress(RuntimeError):  # the node was left meanwhile
                 if more:
                     writer.submit(run)

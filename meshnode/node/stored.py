@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from meshnode.engine.engine import Engine
 from meshnode.engine.membership import load_membership
 from meshnode.errors import IdentityError, UsageError
 from meshnode.model.member import Member
@@ -16,6 +15,9 @@ from meshnode.node.peering import Heard, Mesh, read_mesh
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.store import meta
 from meshnode.store.database import Tx
+
+if TYPE_CHECKING:  # of no use to who only reads
+    from meshnode.engine.engine import Engine
 
 T = TypeVar("T")
 

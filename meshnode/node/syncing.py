@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from meshnode.engine.asking import table_request, withdraw_from
-from meshnode.engine.context import Context
 from meshnode.engine.syncstate import SyncState, sync_state
 from meshnode.errors import UsageError
 from meshnode.model.bundle import BUNDLE_PATH
@@ -22,6 +20,9 @@ from meshnode.node.views import AskedView, FrontierView, RequestView, StagedView
 from meshnode.store import delivery, frontier, history, notices, peers
 from meshnode.store.backfills import Wanted
 from meshnode.store.database import Tx
+
+if TYPE_CHECKING:  # of no use to who only reads
+    from meshnode.engine.context import Context
 
 _KINDS: Final = {
     delivery.EVENTS: "events",
@@ -80,6 +81,8 @@ def ask_members(
     context: Context, members: Sequence[Member], table: tuple[str, str] | None, linked: frozenset[bytes]
 ) -> list[AskedView]:
     """Ask these members for a table, or for everything: durable until each has answered."""
+    from meshnode.engine.asking import table_request, withdraw_from  # of no use to who only reads
+
     schema, name = table or (WILDCARD, WILDCARD)
     asked = []
     with context.transaction() as tx:

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 from meshnode.errors import NotFoundError
 from meshnode.node import following, reading, syncing
 from meshnode.node.api import ROWS_PER_PAGE
-from meshnode.node.checking import check_report
 from meshnode.node.explaining import explanation
 from meshnode.node.jsonvalues import checked_values
+from meshnode.node.metrics import kept, metrics_of
+from meshnode.node.metricviews import MetricView
 from meshnode.node.overview import status_of
 from meshnode.node.peering import Heard, peer_views
 from meshnode.node.storage import wall_ms
@@ -42,6 +43,11 @@ class Telling(Stored):
         """How the node is; `running` is false here."""
         heard = self._heard()  # of the event loop: what is read runs on another thread
         return await self.storage.read(lambda tx: self._status(tx, heard))
+
+    async def metrics(self) -> list[MetricView]:
+        """What the store says; a node that runs has more."""
+        heard = self._heard()  # of the event loop
+        return metrics_of(await self.storage.read(lambda tx: kept(self._mesh(tx, heard))), self.home.database_path)
 
     async def peers(self) -> list[PeerView]:
         """The other members."""
@@ -79,6 +85,8 @@ class Telling(Stored):
 
     async def check(self) -> CheckReport:
         """Everything recomputed from the log, on a connection of its own: other reads go on meanwhile."""
+        from meshnode.node.checking import check_report  # of no use to most verbs
+
         return await self.storage.read_apart(
             lambda tx: check_report(tx, self.storage.file.sqlite, self._membership(tx))
         )

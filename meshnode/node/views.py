@@ -206,6 +206,7 @@ class Status(View, frozen=True, kw_only=True):
     started_ms: int | None = None
     tables: int = 0
     rows: int = 0
+    rows_more: bool = False  # counting stopped there: there are at least so many
     events: int = 0
     held: int = 0
     waiting: dict[str, int] = {}  # tables that are not here, and how many events wait for each
@@ -240,6 +241,7 @@ class TableView(View, frozen=True, kw_only=True):
     key: list[ColumnView]
     columns: list[ColumnView]
     rows: int = 0
+    rows_more: bool = False  # counting stopped there: it has at least so many
     withheld: int = 0
     horizon: tuple[int, int] | None = None
     table_class: str = "shared"  # shared, raw or private (NEOTH)

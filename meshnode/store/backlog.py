@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from meshnode.model.bundle import BUNDLE_PATH
 from meshnode.model.delivery import GroupName
 from meshnode.model.hlc import ZERO, Hlc
 from meshnode.model.policy import TableClass
-from meshnode.store import policies
+from meshnode.store import logcounts, policies
 from meshnode.store.delivery import (
     EVENTS_AGAIN,
     RECORDS_AGAIN,
@@ -29,6 +30,7 @@ from meshnode.store.u64 import from_sql, to_sql
 Allows = Callable[[str, str], bool]
 """Whether the peer should get events of this schema and table: its scope and our policy."""
 
+REACHED_LOOKED_AT = 8_192  # events of a site among which one as late as a peer told is looked for: it is the first
 OLDEST_LOOKED_AT = 8_192  # log rows among which the first unacknowledged event is looked for
 
 
@@ -126,6 +128,11 @@ def sites_ahead(reads: Reads, newest: Mapping[bytes, Hlc]) -> list[bytes]:
     return [site for site, hlc in newest.items() if hlc > _newest(reads, site)]
 
 
+_KINDS = (EVENT, RECORD)
+_AGAIN = (EVENTS_AGAIN, RECORDS_AGAIN)
+_NOBODY: Final = -1  # no number of a site
+
+
 def _acknowledged(reads: Reads, stream: Stream, at: Outbound) -> Outbound:
     """How far the peer acknowledged, on links or by a bundle of its."""
     bundle = read_outbound(reads, replace(stream, path=BUNDLE_PATH))
@@ -139,42 +146,51 @@ def _acknowledged(reads: Reads, stream: Stream, at: Outbound) -> Outbound:
     )
 
 
-_KINDS = (EVENT, RECORD)
-_AGAIN = (EVENTS_AGAIN, RECORDS_AGAIN)
-
-
 def events_open(
     reads: Reads, stream: Stream, at: Outbound, allows: Allows, now_ms: int, linked: Collection[bytes] = ()
 ) -> tuple[int, int]:
     """How many events the peer should get by now, and of others than this node those that wait to be offered."""
     policy = policies.read(reads)
-    own_no, others_from = own_number(reads), _others_from(at)
-    rows = reads.execute(
-        "SELECT t.schema, t.name, t.class, s.site, n.events, n.recent FROM (SELECT table_no, site_no,"
-        " count(*) AS events, sum(physical >= ?) AS recent FROM meshnode_log"
-        " WHERE position > ? AND position > CASE WHEN site_no = ? THEN ? ELSE ? END AND site_no <> ? AND state <> 2"
-        " GROUP BY table_no, site_no) AS n"
-        " JOIN meshnode_tables AS t ON t.no = n.table_no JOIN meshnode_sites AS s ON s.no = n.site_no",
-        (
-            policy.oldest_ms(TableClass.RAW, now_ms) if policy.replicate_raw_ingress else 0,
-            min(at.cursor, others_from),
-            own_no,
-            at.cursor,
-            others_from,
-            stream.no,
-        ),
-    )
+    own_no, others_from = own_number(reads) or _NOBODY, _others_from(at)
+    oldest_raw = policy.oldest_ms(TableClass.RAW, now_ms) if policy.replicate_raw_ingress else 0
     behind = waiting = 0
-    for schema, table, text, author, events, recent in rows:
-        table_class = TableClass(text)
-        count = recent if table_class is TableClass.RAW else events
-        if not policy.days(table_class) or not allows(schema, table):
-            continue
-        if at.offer_cursor is not None and author in linked:
-            waiting += count
-        else:
-            behind += count
+    for after, of_own in ((at.cursor, True), (others_from, False)):
+        for part in logcounts.parts_after(reads, after, own_no, of_author=of_own):
+            named = _names(reads, part)
+            if named is None:
+                continue
+            schema, table, text, author = named
+            table_class = TableClass(text)
+            if author == stream.peer or not policy.days(table_class) or not allows(schema, table):
+                continue
+            bounded = table_class is TableClass.RAW and oldest_raw > 0
+            count = _recent(reads, part, after, oldest_raw) if bounded else part.events
+            if at.offer_cursor is not None and author in linked:
+                waiting += count
+            else:
+                behind += count
     return behind, waiting
+
+
+def _names(reads: Reads, part: logcounts.Part) -> tuple[str, str, str, bytes] | None:
+    """Schema, table, class and author."""
+    found = reads.execute(
+        "SELECT t.schema, t.name, t.class, s.site FROM meshnode_tables AS t, meshnode_sites AS s"
+        " WHERE t.no = ? AND s.no = ?",
+        (part.table_no, part.site_no),
+    )
+    named: tuple[str, str, str, bytes] | None = found.fetchone()
+    return named
+
+
+def _recent(reads: Reads, part: logcounts.Part, after: int, oldest_ms: int) -> int:
+    """Of raw tables with a budget, what is not too old: as many are read as the author wrote within it."""
+    found = reads.execute(
+        "SELECT count(*) FROM meshnode_log INDEXED BY meshnode_log_clock"
+        " WHERE site_no = ? AND physical >= ? AND table_no = ? AND position > ? AND state <> 2",
+        (part.site_no, to_sql(oldest_ms), part.table_no, after),
+    )
+    return int(found.fetchone()[0])
 
 
 def oldest_after(reads: Reads, stream: Stream, at: Outbound, allowed: Callable[[int, int | bytes], bool]) -> int | None:
@@ -211,7 +227,10 @@ def _count(reads: Reads, stream: Stream, table: str, condition: str, value: int)
 
 
 def _reached(reads: Reads, site: bytes, schema: str, table: str, hlc: Hlc) -> bool:
-    """Whether a group is here up to `hlc`: claimed by our own watermark, or an event at least as late is logged."""
+    """Whether a group is here up to `hlc`: claimed by our own watermark, or an event at least as late is logged.
+
+    What a peer told is the clock of an event, so where that is here nothing else is looked at.
+    """
     numbers = reads.execute(
         "SELECT s.no, t.no FROM meshnode_sites AS s, meshnode_tables AS t"
         " WHERE s.site = ? AND t.schema = ? AND t.name = ?",
@@ -219,15 +238,20 @@ def _reached(reads: Reads, site: bytes, schema: str, table: str, hlc: Hlc) -> bo
     ).fetchone()
     if numbers is None:
         return False
-    clock = (*numbers, to_sql(hlc.physical), to_sql(hlc.logical))
-    for source in ("meshnode_watermarks", "meshnode_log"):
-        sql = (
-            f"SELECT 1 FROM {source} WHERE site_no = ? AND table_no = ?"  # noqa: S608  # one of two names of ours
-            " AND (physical, logical) >= (?, ?) LIMIT 1"
-        )
-        if reads.execute(sql, clock).fetchone() is not None:
-            return True
-    return False
+    site_no, table_no = numbers
+    clock = (to_sql(hlc.physical), to_sql(hlc.logical))
+    claimed = reads.execute(
+        "SELECT 1 FROM meshnode_watermarks WHERE site_no = ? AND table_no = ? AND (physical, logical) >= (?, ?)",
+        (site_no, table_no, *clock),
+    ).fetchone()
+    if claimed is not None:
+        return True
+    logged = reads.execute(
+        "SELECT 1 FROM (SELECT table_no FROM meshnode_log WHERE site_no = ? AND (physical, logical) >= (?, ?)"
+        " ORDER BY physical, logical LIMIT ?) WHERE table_no = ? LIMIT 1",
+        (site_no, *clock, REACHED_LOOKED_AT, table_no),
+    ).fetchone()
+    return logged is not None
 
 
 def _newest(reads: Reads, site: bytes) -> Hlc:

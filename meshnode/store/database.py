@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,14 @@ BUSY_MS = 10_000  # milliseconds to wait for another process's write transaction
 
 def no_fault(_point: str) -> None:
     """The production fault hook: nothing ever goes wrong on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long transactions took, told to whoever measures; without a clock it is always nothing."""
+
+    now: Callable[[], float] = lambda: 0.0  # seconds, monotonic
+    committed: Callable[[float, float], None] = lambda worked_s, synced_s: None  # up to COMMIT, and in it (the fsync)
 
 
 class UnreadableText(bytes):
@@ -86,8 +95,17 @@ class Database:
     cannot be used.
     """
 
-    def __init__(self, path: Path, *, sqlite: ModuleType, key: bytes | None = None, fault: Fault = no_fault) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        sqlite: ModuleType,
+        key: bytes | None = None,
+        fault: Fault = no_fault,
+        timing: Timing = Timing(),  # frozen
+    ) -> None:
         self.path = path
+        self._timing = timing
         self.sqlite = sqlite
         self._key = key
         self._fault = fault
@@ -120,8 +138,11 @@ class Database:
         tx = Tx(self._connection, self._fault)
         try:
             tx.execute("BEGIN IMMEDIATE")
+            begun = self._timing.now()
             yield tx
+            done = self._timing.now()
             tx.execute("COMMIT")
+            self._timing.committed(done - begun, self._timing.now() - done)
         except BaseException as error:
             _let_go(error)
             if self._connection.in_transaction:

@@ -15,7 +15,7 @@ from meshnode.codec.digest import blake3_256
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.merge.rows import RowState
 from meshnode.model.event import KeyValue
-from meshnode.store import changes, rows
+from meshnode.store import changes, logcounts, rows
 from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx, UnreadableText
 from meshnode.store.destinations import open_destination
@@ -25,6 +25,7 @@ from meshnode.store.rows import unpack_state
 from meshnode.store.tables import Destination, quote
 
 _PAGE: Final = 1000
+ROWS_COUNTED: Final = 100_000  # of all tables together: what nobody keeps count of is counted up to here
 
 
 class Row(NamedTuple):
@@ -171,12 +172,15 @@ def registered_tables(tx: Tx) -> list[tuple[TableEntry, Destination | str]]:
     return [(entry, open_destination(tx, entry)) for entry in TableNumbers().registered(tx)]
 
 
-def row_counts(tx: Tx, destination: Destination) -> tuple[int, int]:
-    """How many rows a table shows, and how many exist beside them and are withheld."""
+def row_counts(tx: Tx, destination: Destination, most: int = ROWS_COUNTED) -> tuple[int, int]:
+    """How many rows a table shows, and how many exist beside them and are withheld; none of both beyond `most`."""
     # An index may need a collation or a function that only the application has.
-    shown = tx.execute(f"SELECT count(*) FROM {destination.quoted} NOT INDEXED").fetchone()[0]  # noqa: S608
+    shown = tx.execute(
+        f"SELECT count(*) FROM (SELECT 1 FROM {destination.quoted} NOT INDEXED LIMIT ?)",  # noqa: S608
+        (most,),
+    ).fetchone()[0]
     withheld = tx.execute(
-        "SELECT state FROM meshnode_rows WHERE table_no = ? AND reason IS NOT NULL", (destination.no,)
+        "SELECT state FROM meshnode_rows WHERE table_no = ? AND reason IS NOT NULL LIMIT ?", (destination.no, most)
     )
     return int(shown), sum(unpack_state(state).exists for (state,) in withheld)
 
@@ -192,9 +196,8 @@ def held_tables(tx: Tx) -> dict[str, int]:
 
 def event_counts(tx: Tx) -> tuple[int, int]:
     """How many events the log retains, and how many of them are held."""
-    total = tx.execute("SELECT count(*) FROM meshnode_log").fetchone()[0]
     waiting = tx.execute("SELECT coalesce(sum(events), 0) FROM meshnode_held").fetchone()[0]
-    return int(total), int(waiting)
+    return logcounts.total(tx), int(waiting)
 
 
 def last_change(tx: Tx) -> int:
@@ -221,3 +224,8 @@ def changes_since(tx: Tx, seq: int, limit: int) -> list[Change]:
         change = changes.unpack(data)
         result.append(Change(number, schema, name, key_of(change.key_bytes), change))
     return result
+
+
+def notice_count(tx: Tx) -> int:
+    """How many conditions are stored: bounded (profile §12)."""
+    return int(tx.execute("SELECT count(*) FROM meshnode_notices").fetchone()[0])

@@ -374,6 +374,27 @@ CREATE TABLE meshnode_bundles (       -- bundles that this node wrote: a peer th
     record_cursor INTEGER NOT NULL,
     answers BLOB NOT NULL             -- ids of the requests that it answers
 );
+
+CREATE TABLE meshnode_log_counts (    -- how many events the log retains, so that nobody has to count a long one
+    chunk INTEGER NOT NULL,           -- position >> 13: 8,192 positions (store/logcounts.py)
+    site_no INTEGER NOT NULL,
+    table_no INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    unresolved INTEGER NOT NULL,      -- of them, those that are offered to nobody
+    PRIMARY KEY (chunk, site_no, table_no)
+) WITHOUT ROWID;
+INSERT INTO meshnode_log_counts
+    SELECT position >> 13, site_no, table_no, count(*), sum(state = 2) FROM meshnode_log GROUP BY 1, 2, 3;
+-- Triggers, so that whatever puts events in or takes them out is counted.
+CREATE TRIGGER meshnode_log_added AFTER INSERT ON meshnode_log BEGIN
+    INSERT INTO meshnode_log_counts VALUES (new.position >> 13, new.site_no, new.table_no, 1, new.state = 2)
+    ON CONFLICT DO UPDATE SET events = events + 1, unresolved = unresolved + excluded.unresolved; END;
+CREATE TRIGGER meshnode_log_removed AFTER DELETE ON meshnode_log BEGIN
+    UPDATE meshnode_log_counts SET events = events - 1, unresolved = unresolved - (old.state = 2)
+    WHERE chunk = old.position >> 13 AND site_no = old.site_no AND table_no = old.table_no; END;
+CREATE TRIGGER meshnode_log_settled AFTER UPDATE OF state ON meshnode_log BEGIN
+    UPDATE meshnode_log_counts SET unresolved = unresolved + (new.state = 2) - (old.state = 2)
+    WHERE chunk = old.position >> 13 AND site_no = old.site_no AND table_no = old.table_no; END;
 """
 
 _MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4)

@@ -31,7 +31,11 @@ class Turns(Generic[J]):
         self._own_was_last = False
 
     def __len__(self) -> int:
-        return len(self._own) + sum(map(len, self._peers.values()))
+        return sum(self.waiting())
+
+    def waiting(self) -> tuple[int, int]:
+        """How many of this node's jobs wait, and how many of all peers together."""
+        return len(self._own), sum(map(len, self._peers.values()))
 
     def add(self, job: J, lane: bytes | None) -> None:
         """One more, behind those of its lane."""
@@ -81,6 +85,11 @@ class Writer:
                 self._turns.withdraw(lane)
                 raise
         return future
+
+    def waiting(self) -> tuple[int, int]:
+        """How many of this node's jobs wait for their turn, and how many of all peers together."""
+        with self._lock:
+            return self._turns.waiting()
 
     def shutdown(self) -> None:
         """Take no more work, and return when all that waits is done."""

@@ -78,6 +78,7 @@ from meshnode.sync.effects import (
     RolledBack,
     SendControl,
 )
+from meshnode.sync.framecounts import FrameCounts
 from meshnode.sync.greeting import Greeting, check_hello_untrusted, label, own_hello, plain, remarks, without_skew
 from meshnode.sync.links import ToldLinks
 from meshnode.sync.own_past import OwnPast
@@ -99,6 +100,7 @@ class Session:
     def __init__(self, greeting: Greeting, peer: bytes, *, admitted: bool = True) -> None:
         self.peer = peer
         self.hello: Hello | None = None
+        self.counts = FrameCounts()  # or those of the node, which it shares with its other sessions
         self._greeting = greeting
         self._admitted = admitted
         self._introduced = False
@@ -325,6 +327,7 @@ class Session:
 
     def _control_frame_untrusted(self, cbor: bytes, now_ms: int) -> list[Effect]:
         message = decode_control_untrusted(cbor, self._features)
+        self.counts.received(cbor)
         if isinstance(message, Introduce):
             return self._introduce_untrusted(message)
         if not self._admitted:
@@ -409,6 +412,7 @@ class Session:
 
     def _event_frame_untrusted(self, cbor: bytes) -> list[Effect]:
         message = decode_events_untrusted(cbor, self._features)
+        self.counts.received(cbor)
         if isinstance(message, Open):
             self._receiver.open_untrusted(message)
             return []

@@ -30,6 +30,7 @@ from meshnode.errors import (
 )
 from meshnode.node.config import Config
 from meshnode.node.home import Home
+from meshnode.node.metricviews import exposition
 from meshnode.node.pairing_views import InvitedView
 from meshnode.node.views import RowChange, RowView
 
@@ -95,6 +96,7 @@ async def test_all_operations_pass_through(home: Home, node: MemoryNode) -> None
     assert await client.get("s.t", {"id": 0}) is None
     assert await client.peers() == [PEER]
     assert (await client.status()).running
+    assert await client.metrics() == await node.metrics()
     assert (await client.digest())[0].rows == 2
     assert (await client.digest("s.t"))[0].table == "s.t"
     assert (await client.invite(5)).expires_ms == 5
@@ -193,6 +195,25 @@ async def test_the_socket_is_private_and_gone_afterwards(home: Home) -> None:
         assert not home.token_path.exists()
     assert not home.socket_path.exists()
     assert await ControlClient.connect(home) is None
+    home.path.rmdir()
+
+
+async def test_a_scraper_gets_text_and_needs_the_token_as_anybody(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_address_module, "_UNIX_PATH_BYTES", 0)
+    node = MemoryNode()
+    async with ControlServer(node, home):
+        address = control_address(home)
+        assert address is not None
+        answers = []
+        for said in ("", "Authorization: Bearer wrong\r\n", f"Authorization: Bearer {address.token}\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
+            writer.write(f"GET /v1/metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{said}\r\n".encode())
+            answers.append((await reader.read()).decode())
+            writer.close()
+            await writer.wait_closed()
+    assert [answer.split()[1] for answer in answers] == ["401", "401", "200"]
+    assert answers[2].endswith("\r\n\r\n" + exposition(await node.metrics()))
+    assert not any("meshnode_up" in answer for answer in answers[:2])
     home.path.rmdir()
 
 

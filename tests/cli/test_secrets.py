@@ -32,7 +32,7 @@ async def test_no_error_repeats_an_invite(tmp_path: Path, arguments: list[str]) 
 def test_no_log_line_repeats_an_invite_or_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.StringIO()
     monkeypatch.setattr("sys.stderr", written)
-    log_to_stderr(verbose=True)
+    log_to_stderr(level="debug")
     logging.getLogger("meshnode.x").warning("peer %s says %s", "\x1b[2J\nfake", INVITE.upper())
     (line,) = written.getvalue().splitlines()
     assert INVITE[20:40] not in line.lower()

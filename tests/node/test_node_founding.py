@@ -118,7 +118,7 @@ def test_a_kind_of_notice_is_one_line_a_minute(caplog: pytest.LogCaptureFixture)
     assert len(caplog.records) == 1
     now[0] = EVERY_S
     log.tell([notice])
-    assert "(100 since the last line)" in caplog.records[-1].getMessage()
+    assert "count=100" in caplog.records[-1].getMessage()
 
 
 def test_good_news_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:

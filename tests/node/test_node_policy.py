@@ -143,7 +143,7 @@ async def test_a_hangup_reads_the_settings_again(tmp_path: Path) -> None:
             pass
         path.write_text("replay_budget_days = [\n")
         os.kill(process.pid, signal.SIGHUP)
-        while not any("was not taken" in line for line in process.said):
+        while not any("config-refused" in line for line in process.said):
             await process.client.status()
         assert (await process.client.policy()).replay_budget_days == 9
         await process.stop()

@@ -21,7 +21,7 @@ from meshnode.model.membership import Membership
 from meshnode.model.scope import Scope
 from meshnode.model.site import SiteKey, site_id_of
 from meshnode.model.verdict import Judgement
-from meshnode.store.database import Database, Fault, Tx, no_fault
+from meshnode.store.database import Database, Fault, Timing, Tx, no_fault
 from meshnode.store.notices import Notice, latest
 from meshnode.store.queries import Change, Row, Table, changes_since
 from meshnode.store.reader import Reader
@@ -187,6 +187,7 @@ class _OneConnection(Database):
 
     def __init__(self, connection: sqlite3.Connection, fault: Fault) -> None:
         self.path, self.sqlite, self._fault, self._connection = Path(":memory:"), sqlite3, fault, connection
+        self._timing = Timing()
 
     def close(self) -> None:
         """The node ends, the database stays."""

@@ -27,6 +27,7 @@ from meshnode.node.discoverviews import (
 from meshnode.node.doctorviews import DoctorView, FindingView
 from meshnode.node.inforce import InForce, digest_of
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+from meshnode.node.metricviews import MetricView, single
 from meshnode.node.overview import SOFTWARE
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.verifyviews import ComparedEvent, ComparedRowView, ComparedTableView, VerifyProgress, VerifyReport
@@ -106,6 +107,11 @@ class MemoryNode:
         self.asked_of: list[tuple[str, str]] = []
         self._changes: list[ChangeView] = []
         self._changed = asyncio.Event()
+
+    async def metrics(self) -> list[MetricView]:
+        if self.failure is not None:
+            raise self.failure
+        return [single("meshnode_up", "gauge", "1 while the node runs.", 1)]
 
     async def status(self) -> Status:
         if self.failure is not None:

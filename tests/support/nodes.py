@@ -143,7 +143,7 @@ class Process:
         assert self._process.stderr is not None
         line = b""  # what it said before it was killed counts for nothing
         async with asyncio.timeout(PATIENCE_S):
-            while b"is up on" not in line:
+            while b"is up on" not in line and b'"node-up"' not in line:
                 line = await self._process.stderr.readline()
                 assert line, f"the node ended while it was starting: {self.said}"
                 self.said.append(line.decode().strip())

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshnode.engine.identity import TWIN
+from meshnode.engine.publishing import TWIN
 from meshnode.errors import IdentityError, LockedError, MeshError
 from meshnode.model.site import site_text
 from meshnode.node.doctor.home import OTHERS

@@ -1,0 +1,79 @@
+"""Runs an HTTP application on a socket that listens already, inside the event loop of the node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+
+from meshnode.errors import ConfigError
+
+SHUTDOWN_S = 2  # seconds that requests get to finish when the node stops
+BACKLOG = 64  # connections waiting to be accepted
+
+
+@asynccontextmanager
+async def serving(app: Starlette, listener: socket.socket, stopping: asyncio.Event) -> AsyncIterator[None]:
+    """While it is entered requests are answered; `stopping` is set when it is left, for answers that take long."""
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    started = asyncio.ensure_future(server.ready.wait())
+    await asyncio.wait({task, started}, return_when=asyncio.FIRST_COMPLETED)
+    if not started.done():
+        started.cancel()
+        await task  # raises what went wrong
+        raise ConfigError("a server ended while it was starting")
+    try:
+        yield
+    finally:
+        stopping.set()
+        server.should_exit = True
+        await task
+
+
+def loopback_listener(port: int = 0) -> socket.socket:
+    """A TCP socket that this machine alone reaches, on any port with 0; ConfigError where it cannot be had."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":  # elsewhere it would let another program take the port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+    except OSError as error:
+        listener.close()
+        where = f"TCP port {port}" if port else "TCP"
+        raise ConfigError(f"cannot listen on {where} of the loopback interface: {error}") from error
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """Leaves the process's signals to whoever runs the node, and says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()

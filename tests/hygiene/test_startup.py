@@ -1,0 +1,36 @@
+"""What a verb loads before it answers: most of its time, where no node runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+WRITING = {"meshnode.engine.engine", "meshnode.engine.context", "meshnode.node.local", "meshnode.node.founding"}
+NETWORK = {"aioquic", "zeroconf", "cryptography", "meshnode.net.endpoint", "meshnode.net.mdns"}
+SERVING = {"uvicorn", "starlette", "h11", "meshnode.control.client"}
+REST = {"rich", "platformdirs", "importlib.metadata", "prometheus_client", "meshnode.node.discovering"}
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that a new interpreter has after it."""
+    shown = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"], check=True, capture_output=True, text=True
+    )
+    return set(shown.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("loads", "unused"),
+    [
+        ("import meshnode.cli.main, meshnode.cli.connect, meshnode.node.reads", WRITING | NETWORK | SERVING | REST),
+        (
+            "import meshnode.cli.main, meshnode.cli.connect, meshnode.control.client",
+            WRITING | NETWORK | REST | {"uvicorn", "starlette", "sqlite3", "meshnode.store"},
+        ),
+    ],
+    ids=["without-a-node", "with-a-node"],
+)
+def test_a_verb_that_reads_loads_what_it_needs(loads: str, unused: set[str]) -> None:
+    assert loaded_by(loads) & unused == set()
