@@ -125,7 +125,8 @@ def _reload_on_hangup(node: Node) -> None:
 async def _reload(node: Node) -> None:
     try:
         answer = await node.reload()
-        log_event(LOG, logging.INFO, LogEvent.CONFIG_RELOADED, restart_required=",".join(answer.restart_required))
+        changed, waiting = ",".join(answer.changed), ",".join(answer.restart_required)
+        log_event(LOG, logging.INFO, LogEvent.CONFIG_RELOADED, changed=changed, restart_required=waiting)
     except MeshError as error:
         log_event(LOG, logging.ERROR, LogEvent.CONFIG_REFUSED, reason=str(error))
 

@@ -29,7 +29,7 @@ class LogEvent(StrEnum):
     MEMBER_JOINED = "member-joined"  # by an invite of this device: peer
     NOTICE = "notice"  # WARNING, news INFO: a surfaced condition (profile §6): kind, peer, table, count, text
     BATCH_COMMITTED = "batch-committed"  # DEBUG: events were taken in, or written: lane, events, seconds
-    CONFIG_RELOADED = "config-reloaded"  # restart_required names what changes at the next start
+    CONFIG_RELOADED = "config-reloaded"  # changed, and restart_required: what changes at the next start
     CONFIG_REFUSED = "config-refused"  # ERROR: it stays as it was: reason
     RETIRED = "retired"  # WARNING: this device is not in the mesh any more: reason
     WORK_WAITS = "work-waits"  # WARNING: what the node does by itself could not go on: work, reason
@@ -53,9 +53,14 @@ class Line:
 
 
 def log_event(
-    logger: logging.Logger, level: int, event: LogEvent, *, trace: bool = False, **values: str | float | None
+    logger: logging.Logger,
+    level: int,
+    event: LogEvent,
+    *,
+    trace: bool | BaseException = False,
+    **values: str | float | None,
 ) -> None:
-    """Say it; values that are None or empty are left out, `trace` adds the exception that is being handled."""
+    """Say it; values that are None or empty are left out, `trace` adds an exception, or the one being handled."""
     if logger.isEnabledFor(level):
         said = {name: value for name, value in values.items() if value is not None and value != ""}
         logger.log(level, "%s", Line(event, said), exc_info=trace)

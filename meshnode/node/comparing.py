@@ -15,6 +15,7 @@ from typing import Final
 from meshnode.errors import MeshError, ProtocolError, UsageError
 from meshnode.limits import COMPARISONS_SERVED
 from meshnode.model.frames import Compare, CompareAsk, CompareEnd, CompareFrame
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.site import short_text
 from meshnode.node.compare_asking import Asking
 from meshnode.node.compare_reading import OnItems, Reading
@@ -105,10 +106,12 @@ class Comparisons:
         except ProtocolError as error:
             serving.driver.link.close(error.code, str(error))
         except MeshError as error:
-            logger.warning("a comparison for %s cannot be answered: %s", short_text(peer), error)
+            work = f"a comparison for {short_text(peer)}"
+            log_event(logger, logging.WARNING, LogEvent.WORK_WAITS, work=work, reason=str(error))
             reason = "it cannot read what is to be compared"
         except Exception:
-            logger.exception("a comparison for %s ended", short_text(peer))
+            work = f"a comparison for {short_text(peer)}"
+            log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work=work)
             reason = "internal error"
         finally:
             self._free_at[peer] = loop.time() + min(max(serving.worked_s, PAUSE_S), LONGEST_PAUSE_S)

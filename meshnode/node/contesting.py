@@ -18,7 +18,7 @@ from meshnode.node.api import CONFLICTS_PER_PAGE
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView, SideView
 from meshnode.node.naming import Known, known_of, site_called
 from meshnode.node.stored import Stored
-from meshnode.node.views import ConflictCounts, parse_table
+from meshnode.node.views import parse_table
 from meshnode.store import conflicts, rows
 from meshnode.store.conflicts import Conflict
 from meshnode.store.database import Tx
@@ -99,12 +99,6 @@ class Contesting(Stored):
                 yield each
             if not page:
                 await self.storage.changed.wait(rung, self._poll_s())
-
-
-def unresolved(tx: Tx) -> ConflictCounts:
-    """How many are open."""
-    certain, possible = conflicts.open_ones(tx)
-    return ConflictCounts(certain=certain, possible=possible)
 
 
 def _named(tx: Tx, text: str) -> Conflict:

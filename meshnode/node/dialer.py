@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 from meshnode.errors import CloseCode, MeshError, TransportError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.net.addresses import Address
 from meshnode.node.dialing import DialPlan
 from meshnode.node.dialtarget import Attempt
@@ -117,7 +118,7 @@ def _as_transport(address: Address, error: BaseException) -> TransportError:
         return TransportError(f"{where}{error}", error.code, error.site)
     if isinstance(error, (MeshError, OSError)):
         return TransportError(f"{address.text()}: {error}")
-    logger.error("dialing %s failed in a way that is a defect", address.text(), exc_info=error)
+    log_event(logger, logging.ERROR, LogEvent.FAULT, trace=error, work=f"dialing {address.text()}")
     return TransportError(f"{address.text()}: internal error ({type(error).__name__})")
 
 

@@ -8,14 +8,14 @@ from meshnode import __version__
 from meshnode.engine.publishing import may_publish
 from meshnode.model.site import mesh_tag, short_text, site_text
 from meshnode.node import admitting, reading
-from meshnode.node.contesting import unresolved
 from meshnode.node.groups import GROUPS_SHOWN
 from meshnode.node.home import Home
 from meshnode.node.moved import moved, moved_text
 from meshnode.node.peering import Mesh, lagging_now, peer_views
 from meshnode.node.roster import warnings_of
-from meshnode.node.views import Status
-from meshnode.store import invites, meta, queries
+from meshnode.node.views import ConflictCounts, Status
+from meshnode.store import conflicts, invites, meta, queries
+from meshnode.store.database import Tx
 
 SOFTWARE: Final = f"meshnode/{__version__}"
 
@@ -50,7 +50,7 @@ def status_of(mesh: Mesh, home: Home, incarnation: bytes | None, *, encrypted: b
         open_invites=invites.open_count(tx, mesh.now_ms),
         expired_invites=invites.expired_count(tx, mesh.now_ms),
         asking=admitting.asking(tx, mesh.now_ms),
-        conflicts=unresolved(tx),
+        conflicts=_unresolved(tx),
         publishing=may_publish(tx, incarnation) and gone is None,
         moved="" if gone is None else moved_text(gone),
         notices=reading.notice_views(tx),
@@ -58,3 +58,9 @@ def status_of(mesh: Mesh, home: Home, incarnation: bytes | None, *, encrypted: b
         lagging=lagging[:GROUPS_SHOWN],
         lagging_more=max(len(lagging) - GROUPS_SHOWN, 0),
     )
+
+
+def _unresolved(tx: Tx) -> ConflictCounts:
+    """How many are open."""
+    certain, possible = conflicts.open_ones(tx)
+    return ConflictCounts(certain=certain, possible=possible)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from meshnode.engine.engine import Engine
 from meshnode.errors import ConfigError, MeshError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.site import site_text
 from meshnode.node.config import Config
 from meshnode.node.configfile import FileChange, load_said, read_text
@@ -73,7 +74,7 @@ class Reloading(Configuring):
             try:
                 answer = await self._reload(done.after.named if named is None else named)
             except MeshError as error:  # the file is as it was asked for: the receipt says that no more is
-                LOG.error("what config.toml says is not in force yet: %s", error)
+                log_event(LOG, logging.ERROR, LogEvent.CONFIG_REFUSED, reason=f"not in force yet: {error}")
                 answer = ReloadView(site=self._site(), digest="")
             return receipt_of(done, answer)
 
@@ -112,14 +113,14 @@ class Reloading(Configuring):
             return True  # the notice says why
         except MeshError as error:
             if self._trouble != str(error):
-                LOG.error("what config.toml says is not in force yet: %s", error)
+                log_event(LOG, logging.ERROR, LogEvent.CONFIG_REFUSED, reason=f"not in force yet: {error}")
             self._trouble = str(error)
             return False
         self._trouble = ""
         if self._force == before:
             return True
-        waiting = f"; {', '.join(answer.restart_required)} at the next start" if answer.restart_required else ""
-        LOG.info("config.toml was read again: %s%s", ", ".join(answer.changed) or "nothing else is in force", waiting)
+        changed, waiting = ",".join(answer.changed), ",".join(answer.restart_required)
+        log_event(LOG, logging.INFO, LogEvent.CONFIG_RELOADED, changed=changed, restart_required=waiting)
         return True
 
     # --- the notice

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import msgspec
 
+from meshnode.codec.framing import frame
 from meshnode.errors import CloseCode, ProtocolError
 from meshnode.limits import CLOCK_OFFSET_NOTICE_MS, LABEL_BYTES
 from meshnode.model.delivery import LinkState
-from meshnode.model.frames import FEATURE_COVERING, VERSION, Hello, Inbound, Request, encode_frame
+from meshnode.model.frames import FEATURE_COVERING, VERSION, Frame, Hello, Inbound, Request, encode_frame
 from meshnode.model.frames_untrusted import decode_control_untrusted
 from meshnode.model.hlc import ZERO, Hlc, beyond_skew
 from meshnode.model.scope import Scope, parse_scope_untrusted
-from meshnode.sync.effects import Effect, Notice, RolledBack
+from meshnode.sync.effects import Effect, Notice, RolledBack, SendControl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,11 @@ class Greeting:
 def label(text: str) -> str:
     """As much of a text as a frame may carry of it (profile §8: 128 bytes)."""
     return text.encode("utf-8", "replace")[:LABEL_BYTES].decode("utf-8", "ignore")
+
+
+def said(message: Frame) -> SendControl:
+    """A message as it goes out on the control stream."""
+    return SendControl(frame(encode_frame(message)))
 
 
 def own_hello(greeting: Greeting, state: LinkState, inbound: Inbound | None, now_ms: int) -> Hello:

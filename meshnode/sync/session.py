@@ -51,7 +51,6 @@ from meshnode.model.frames import (
     Ack,
     Bye,
     CompareFrame,
-    Frame,
     Hello,
     Introduce,
     Links,
@@ -61,7 +60,6 @@ from meshnode.model.frames import (
     WatermarkEntry,
     Watermarks,
     digest,
-    encode_frame,
 )
 from meshnode.model.frames_untrusted import decode_control_untrusted, decode_events_untrusted
 from meshnode.model.hlc import ZERO, beyond_skew
@@ -79,7 +77,7 @@ from meshnode.sync.effects import (
     SendControl,
 )
 from meshnode.sync.framecounts import FrameCounts
-from meshnode.sync.greeting import Greeting, check_hello_untrusted, label, own_hello, plain, remarks, without_skew
+from meshnode.sync.greeting import Greeting, check_hello_untrusted, label, own_hello, plain, remarks, said, without_skew
 from meshnode.sync.links import ToldLinks
 from meshnode.sync.own_past import OwnPast
 from meshnode.sync.receiver import Receiver
@@ -88,10 +86,6 @@ from meshnode.sync.sender import Sender
 from meshnode.sync.watermarks import HeardWatermarks, ToldWatermarks
 
 _Work: TypeAlias = Callable[[], list[Effect]]
-
-
-def _control(message: Frame) -> SendControl:
-    return SendControl(frame(encode_frame(message)))
 
 
 class Session:
@@ -194,8 +188,8 @@ class Session:
             effects.extend(self._stop_sending(state.outbound_fault))
         self._sender.hold(self._held, now_ms)
         if self._greeting.introduce:
-            effects.append(_control(Introduce(records=self._greeting.introduce)))
-        effects.append(_control(own_hello(self._greeting, state, self._receiver.holds, now_ms)))
+            effects.append(said(Introduce(records=self._greeting.introduce)))
+        effects.append(said(own_hello(self._greeting, state, self._receiver.holds, now_ms)))
         early = self._early.take_control()
         return effects + self._guarded(lambda: self._control_frames_untrusted(early, now_ms), now_ms)
 
@@ -216,7 +210,7 @@ class Session:
         if self._dead:
             return []
         self._die()
-        farewell: list[Effect] = [_control(Bye(code=int(code), reason=label(reason)))] if self.hello else []
+        farewell: list[Effect] = [said(Bye(code=int(code), reason=label(reason)))] if self.hello else []
         return [*farewell, Close(code, reason)]
 
     # --- Inputs: news of this node.
@@ -254,7 +248,7 @@ class Session:
 
     def compare(self, message: CompareFrame) -> list[Effect]:
         """Say this in a comparison."""
-        return [_control(message)] if self.compares and not self._dead else []
+        return [said(message)] if self.compares and not self._dead else []
 
     def publish(self, allowed: bool, now_ms: int) -> list[Effect]:
         """Whether this node may offer anything (profile §8: not while it does not know which copy it is)."""
@@ -441,13 +435,13 @@ class Session:
             if self._offers:
                 heard = {self._greeting.site, self.peer, *(self.peer_links or ())}
                 entries = self._told.worth_telling(entries, heard, now_ms)
-            effects.extend(map(_control, self._told.messages(entries, *self._sending().after)))
+            effects.extend(map(said, self._told.messages(entries, *self._sending().after)))
         return effects
 
     def _links_changed(self, now_ms: int) -> list[Effect]:
         """The first telling follows our hello, whether or not there are any."""
         told = self._links.due(now_ms) if self._offers and self.hello is not None else None
-        return [] if told is None else [_control(told)]
+        return [] if told is None else [said(told)]
 
     def _ask(self, bodies: Iterable[bytes]) -> list[Effect]:
         """Requests as they are stored, without what the peer did not agree to."""

@@ -176,7 +176,7 @@ async def test_no_secret_is_told_by_nodes_whose_tls_keys_are_known(
             key = identity.tls_key
             raw = key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())  # type: ignore[union-attr]
             secrets |= {f"TLS key {len(secrets)}": raw, f"site key {len(secrets)}": identity.key.seed}
-            said += [repr(each) for each in (identity, node.home, node._settings, node._config)]
+            said += [repr(each) for each in (identity, node.home, node._settings, await node.config())]
         await a.import_rows(TABLE, [note(1)])
         await a.wait(timeout_s=PATIENCE_S)
         for node in (a, b):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 from meshnode.errors import MeshError, UsageError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.doctor import database, home, keys, mesh, network, rows, software
 from meshnode.node.doctor.findings import failed, warned
 from meshnode.node.doctor.look_database import look_at_database, look_at_disk, look_at_wal
@@ -107,6 +108,6 @@ async def _run(check: Check[Any], patient: Patient) -> list[FindingView]:
     except (MeshError, OSError) as error:
         return [failed(check.name, f"this could not be looked at: {error}", "see to that, and run this again")]
     except Exception as error:
-        LOG.debug("the check %s failed itself", check.name, exc_info=True)
+        log_event(LOG, logging.DEBUG, LogEvent.FAULT, trace=True, work=f"the check {check.name}")
         found = f"this check failed itself: {type(error).__name__}: {error}"
         return [failed(check.name, found, "this is a fault of meshnode: the other checks are not touched by it")]
