@@ -24,7 +24,7 @@ from meshnode.node.metricviews import COUNTER, GAUGE, MetricView, histogram, lab
 from meshnode.node.overview import SOFTWARE
 from meshnode.node.peering import Heard, Mesh, offered_to, peer_views
 from meshnode.node.views import PeerView
-from meshnode.store import queries
+from meshnode.store import conflicts, queries
 
 if TYPE_CHECKING:  # of no use to verbs that only read
     from meshnode.node.drive import PeerDriver
@@ -68,6 +68,7 @@ class Kept:
     rows: int
     tables: int
     notices: int
+    conflicts: tuple[int, int]  # open ones: certain, possible
     peers: list[PeerView]
     lag_ms: dict[str, int]  # by site id: how old the first event is that the peer has not acknowledged
 
@@ -90,6 +91,7 @@ def kept(mesh: Mesh) -> Kept:
         rows=sum(view.rows for view in tables),
         tables=len(tables),
         notices=queries.notice_count(tx),
+        conflicts=conflicts.open_ones(tx),
         peers=peer_views(mesh)[:PEERS_SHOWN],
         lag_ms=lag_ms,
     )
@@ -121,6 +123,9 @@ def _of_store(kept: Kept, database: Path) -> Iterator[MetricView]:
     yield single(
         "meshnode_stored_notices", GAUGE, "Surfaced conditions on disk, by kind, site and table.", kept.notices
     )
+    certain, possible = kept.conflicts
+    counts: Numbers = {("certain",): certain, ("possible",): possible}
+    yield labelled("meshnode_open_conflicts", GAUGE, "Conflicts that nobody decided.", ["certainty"], counts)
     sizes: Numbers = {(part,): float(_size(database.with_name(database.name + suffix))) for part, suffix in _FILES}
     yield labelled("meshnode_database_bytes", GAUGE, "Size of the database's files.", ["file"], sizes)
 

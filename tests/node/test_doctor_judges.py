@@ -13,7 +13,7 @@ from meshnode.limits import CLOCK_OFFSET_NOTICE_MS, SKEW_MS
 from meshnode.node.doctor import database, home, keys, mesh, network, rows, software
 from meshnode.node.doctorviews import FindingView, worst
 from meshnode.node.memberviews import MemberView
-from meshnode.node.views import LaggingView, NoticeView, PeerView, SyncStateView, TableView
+from meshnode.node.views import ConflictCounts, LaggingView, NoticeView, PeerView, SyncStateView, TableView
 
 Judge = Callable[[Any], Sequence[FindingView]]
 NOW = 1_800_000_000_000
@@ -95,6 +95,7 @@ GOOD: dict[str, tuple[Judge, Any]] = {
     "schema": (rows.judge_schema, TABLES),
     "held": (rows.judge_held, TABLES),
     "withheld": (rows.judge_withheld, TABLES),
+    "conflicts": (rows.judge_conflicts, ConflictCounts()),
     "streams": (rows.judge_streams, [STREAM]),
     "streams to nobody": (rows.judge_streams, []),
     "notices": (rows.judge_notices, []),
@@ -277,6 +278,12 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
         "`schema`",
     ),
     "a hole": (rows.judge_held, replace(TABLES, lagging=(LAGGING,)), "warn", "notes of nas (hole)"),
+    "conflicts": (
+        rows.judge_conflicts,
+        ConflictCounts(certain=2, possible=1),
+        "warn",
+        "3 conflicts that nobody decided, 1",
+    ),
     "withheld rows": (rows.judge_withheld, rows.TableFacts((changed(TABLE, withheld=2),)), "warn", "2 rows"),
     "a stuck stream": (rows.judge_streams, [changed(STREAM, stuck=True, why="frame 3")], "fail", "frame 3"),
     "rejected events": (rows.judge_streams, [changed(STREAM, rejected=3, reoffers=3)], "warn", "3 events"),

@@ -17,6 +17,7 @@ from meshnode.node.doctor.look_home import look_at_config, look_at_home
 from meshnode.node.doctor.look_keys import look_at_identity, look_at_key, look_at_recovery
 from meshnode.node.doctor.look_mesh import (
     look_at_clock,
+    look_at_conflicts,
     look_at_links,
     look_at_membership,
     look_at_notices,
@@ -64,6 +65,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     Check("schema", look_at_tables, rows.judge_schema),
     Check("held", look_at_tables, rows.judge_held),
     Check("withheld", look_at_tables, rows.judge_withheld),
+    Check("conflicts", look_at_conflicts, rows.judge_conflicts),
     Check("streams", look_at_streams, rows.judge_streams),
     Check("notices", look_at_notices, rows.judge_notices),
 )

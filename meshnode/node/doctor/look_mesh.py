@@ -12,7 +12,7 @@ from meshnode.node.doctor.mesh import ClockFacts, LinkFacts, MembershipFacts, Re
 from meshnode.node.doctor.patient import Patient
 from meshnode.node.doctor.rows import DRIFT, TableFacts
 from meshnode.node.doctor.software import VersionFacts
-from meshnode.node.views import NoticeView, SyncStateView
+from meshnode.node.views import ConflictCounts, NoticeView, SyncStateView
 
 PACKAGES = ("aioquic", "zeroconf", "PyNaCl", "cryptography", "cbor2", "blake3", "pycose", "starlette", "uvicorn")
 
@@ -58,6 +58,11 @@ async def look_at_tables(patient: Patient) -> TableFacts:
         status.waiting,
         tuple(status.lagging),
     )
+
+
+async def look_at_conflicts(patient: Patient) -> ConflictCounts:
+    """Those that nobody decided."""
+    return (await patient.answering.status()).conflicts
 
 
 async def look_at_streams(patient: Patient) -> Sequence[SyncStateView]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from meshnode.node.doctor.findings import counted, failed, listed, or_passed, passed, warned
 from meshnode.node.doctorviews import FindingView
-from meshnode.node.views import LaggingView, NoticeView, SyncStateView, TableView
+from meshnode.node.views import ConflictCounts, LaggingView, NoticeView, SyncStateView, TableView
 
 DRIFT = "schema-drift"  # a notice: columns that others write are not here
 
@@ -71,6 +71,16 @@ def judge_withheld(facts: TableFacts) -> list[FindingView]:
         if each.withheld
     ]
     return or_passed("withheld", findings, "every row is in its table")
+
+
+def judge_conflicts(counts: ConflictCounts) -> list[FindingView]:
+    """Whether somebody has to say which of two concurrent writes is to show (NEOTH, conflict records)."""
+    open_ones = counts.certain + counts.possible
+    if not open_ones:
+        return passed("conflicts", "none that nobody decided")
+    possible = f", {counts.possible} of them only possible" if counts.possible else ""
+    found = f"{counted(open_ones, 'conflict')} that nobody decided{possible}"
+    return [warned("conflicts", found, "`meshnode conflicts` shows them; `resolve ID --prefer SITE` decides one")]
 
 
 def judge_streams(states: Iterable[SyncStateView]) -> list[FindingView]:
