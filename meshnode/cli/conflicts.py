@@ -6,8 +6,6 @@ is about the row, and has no column.
 
 `conflicts resolve ID --prefer SITE` writes that side's value again where it does not show; `conflicts acknowledge ID`
 leaves it as it is. An ID may be cut to its first eight digits.
-
-Example: meshnode conflicts --table notes --all --output jsonl
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A running node is asked, and asks the network again. Where none runs, this program looks around by itself: it announces
 nothing and dials nobody. Without a home everybody is a stranger. Of an announcement that is not verified nothing is
-proven. For example: `meshnode discover --seconds 10 --output json`.
+proven.
 """
 
 from __future__ import annotations

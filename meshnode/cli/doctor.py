@@ -1,8 +1,7 @@
 """Find out what is wrong with this node, and what to do about it: named checks, each of which passes, warns or fails.
 
 It changes nothing, and works with a node that runs, with none, with a home that is damaged and with none at all. Exit
-codes: 0 all pass; 3 something warns, and goes on; 1 something fails. A database is read for 5 s at most. For example:
-`meshnode doctor database disk`, or in a script `meshnode doctor --output json`.
+codes: 0 all pass; 3 something warns, and goes on; 1 something fails. A database is read for 5 s at most.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A verdict is `applied`, `held` (its table is not here) or `unresolved-key` (kept, but its key names no row of its table
 any more). `removed` says how many positions before an event were taken out on purpose, and why: compacted, evicted,
-forgotten, taken back. Times are those of the events' own clocks. For example: `meshnode events --table notes --since
-2026-11-30 --verify`.
+forgotten, taken back. Times are those of the events' own clocks.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 It has everything from where that device is known to stand, by a bundle of its that was imported here or by its
 acknowledgements on links, and so repeats what may have been lost on the way. `meshnode import-events` takes it in
-there; a bundle that comes back says so. What is in it is signed, and not encrypted. For example: `meshnode
-export-events /media/stick/for-lap.bundle --for lap`.
+there; a bundle that comes back says so. What is in it is signed, and not encrypted.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from meshnode import __version__
+from meshnode.cli.examples import EXAMPLES
 from meshnode.cli.globals import add_globals
 from meshnode.errors import MembershipError, MeshError, UsageError
 
@@ -105,16 +106,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    module, options = parsed(arguments)
+    return int(module.run(options))
+
+
+def parsed(arguments: list[str]) -> tuple[ModuleType, argparse.Namespace]:
+    """The verb of a command line and what it is told; UsageError where it cannot be used."""
     head, verb, tail = _split(arguments)
     options = _main_parser().parse_args(head)
     if verb is None:
         raise UsageError("which verb? `meshnode --help` lists them")
     module = _verb_module(verb)
-    parser = Parser(prog=f"meshnode {verb}", description=module.__doc__, allow_abbrev=False)
+    example = EXAMPLES.get(verb)  # others have theirs in what they say of themselves
+    parser = Parser(
+        prog=f"meshnode {verb}",
+        description=module.__doc__,
+        epilog=example and f"example: {example}",
+        allow_abbrev=False,
+    )
     module.configure(parser)
     add_globals(parser)
     parser.parse_args(tail, options)
-    return int(module.run(options))
+    return module, options
 
 
 def _split(arguments: list[str]) -> tuple[list[str], str | None, list[str]]:

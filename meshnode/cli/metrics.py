@@ -1,6 +1,6 @@
 """Show what is measured of this node: queues, windows, lag, verdicts, frames, bytes, times, as Prometheus text.
 
-A running node tells all of it; without one, what the store says is told. Example: `meshnode metrics --output table`
+A running node tells all of it; without one, what the store says is told. As a table it
 shows name, labels and value a line. A scraper reads the text on the port that `metrics_port` of `config.toml` says.
 """
 
