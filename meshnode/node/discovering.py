@@ -157,12 +157,16 @@ def dial_words(reason: DialReason, heard: Heard) -> str:
     """The reason as a sentence."""
     words = [_WORDS[reason.state](reason, heard)]
     if reason.failures and reason.state is not Dialing.LINKED:
-        words.append(f"{reason.failures} {'failure' if reason.failures == 1 else 'failures'} so far")
+        words.append(f"{_counted(reason.failures, 'failure', 'failures')} so far")
     if reason.error and reason.state is not Dialing.LINKED:
         words.append(f"the last: {reason.error}")
     for address, site in reason.elsewhere:
         words.append(f"{address.text()} was passed over, {short_text(site)} answers there")
     return "; ".join(words)
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
 
 
 def _linked(reason: DialReason, heard: Heard) -> str:
@@ -175,7 +179,9 @@ def _linked(reason: DialReason, heard: Heard) -> str:
 
 _WORDS: Mapping[Dialing, Callable[[DialReason, Heard], str]] = {
     Dialing.LINKED: _linked,
-    Dialing.DIALING: lambda reason, _: f"is being dialed now, at {len(reason.addresses)} addresses",
+    Dialing.DIALING: lambda reason, _: (
+        f"is being dialed now, at {_counted(len(reason.addresses), 'address', 'addresses')}"
+    ),
     Dialing.WAITING: lambda reason, _: f"the next attempt is in {math.ceil(reason.in_s)} s",
     Dialing.YIELDING: lambda reason, _: f"the smaller site dials first: for {reason.in_s:.1f} s more",
     Dialing.QUEUED: lambda _reason, _heard: "its turn has come, after the attempts that are under way",

@@ -36,6 +36,7 @@ LINKED = Heard(linked=True, address="10.0.0.1:4747", opened_by_us=True)
         ),
         (DialReason(Dialing.LINKED), Heard(), "linked"),
         (DialReason(Dialing.DIALING, addresses=(HERE, THERE)), Heard(), "is being dialed now, at 2 addresses"),
+        (DialReason(Dialing.DIALING, addresses=(HERE,)), Heard(), "is being dialed now, at 1 address"),
         (
             DialReason(Dialing.WAITING, 11.2, 2, "10.0.0.1:4747: no answer within 10 s", (HERE,)),
             Heard(),
