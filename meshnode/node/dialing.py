@@ -63,7 +63,7 @@ class DialPlan:
             del self._targets[name]
             self._site_of.pop(name, None)
         for address in given:
-            self._targets.setdefault(address, Target(fixed=(address,), due=now))
+            self._targets.setdefault(address, Target(fixed=(address,), due=now)).own = False
 
     def allow(self, max_links: int) -> None:
         """So many links at a time from now on."""
@@ -99,6 +99,7 @@ class DialPlan:
         """Another network, or awake from sleep: what failed before may work now."""
         for target in self._targets.values():
             target.overtake()
+            target.own = False  # the address may be another device's in this network
             self._news(target, now + self._random() * self._policy.base_s)
 
     def again(self, site: bytes, now: float) -> None:
@@ -193,9 +194,11 @@ class DialPlan:
         why: str = "",
     ) -> None:
         """No address of the attempt led to the site; `site` is who answered there all the same."""
-        if isinstance(attempt.target, Address) and attempt.target in self._targets and site is not None:
-            self._site_of[attempt.target] = site
         target = self._targets.get(attempt.target)
+        if target is not None and isinstance(attempt.target, Address) and site is not None:
+            self._site_of[attempt.target] = site
+            # One list of addresses is copied to all devices; another process with our key is a twin, and no such case.
+            target.own = site == self._own_site and code is CloseCode.DUPLICATE
         if target is not None and target.over(attempt):
             self._pause(target, now, code, why)
         self._if_wanted(self._site_at(attempt.target), now)
@@ -263,7 +266,7 @@ class DialPlan:
 
     def _idle(self, name: bytes | Address, target: Target) -> bool:
         site = self._site_at(name)
-        if target.dialing or not target.addresses() or self._doubled(target):
+        if target.own or target.dialing or not target.addresses() or self._doubled(target):
             return False
         if site in self._linked and site not in self._doubted:
             return False
@@ -321,6 +324,8 @@ class DialPlan:
             return Dialing.LINKED
         if target.dialing:
             return Dialing.DIALING
+        if target.own:
+            return Dialing.OWN
         if not target.addresses():
             return Dialing.NO_ADDRESS
         if self._doubled(target):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # mDNS is of no use to most verbs
     from meshnode.node.config import Config
     from meshnode.node.surroundings import Surroundings
 
+_SETTLED = frozenset({Dialing.LINKED, Dialing.OWN})  # what went wrong before is of no interest
 SERVICE = "._meshnode._udp.local."
 NO_NODE = "no node runs here: start it with `meshnode up`"
 CUT_OFF = "this node is cut off from others on purpose"
@@ -156,9 +157,9 @@ def _dial(reason: DialReason, against: str, heard: Heard) -> DialView:
 def dial_words(reason: DialReason, heard: Heard) -> str:
     """The reason as a sentence."""
     words = [_WORDS[reason.state](reason, heard)]
-    if reason.failures and reason.state is not Dialing.LINKED:
+    if reason.failures and reason.state not in _SETTLED:
         words.append(f"{_counted(reason.failures, 'failure', 'failures')} so far")
-    if reason.error and reason.state is not Dialing.LINKED:
+    if reason.error and reason.state not in _SETTLED:
         words.append(f"the last: {reason.error}")
     for address, site in reason.elsewhere:
         words.append(f"{address.text()} was passed over, {short_text(site)} answers there")
@@ -188,5 +189,6 @@ _WORDS: Mapping[Dialing, Callable[[DialReason, Heard], str]] = {
     Dialing.NO_ADDRESS: lambda _reason, _heard: "no address is known: it is not seen here, and none worked before",
     Dialing.NO_PLACE: lambda _reason, _heard: "max_links allows no more links, and nearer members have them",
     Dialing.DOUBLED: lambda _reason, _heard: "one of its addresses is being dialed already",
+    Dialing.OWN: lambda _reason, _heard: "this very node: remove it from peers, or leave it, it does no harm",
     Dialing.NO_TARGET: lambda _reason, _heard: "it is not dialed yet: it was let in just now",
 }

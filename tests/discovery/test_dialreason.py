@@ -133,3 +133,22 @@ def test_an_address_given_by_the_operator_is_explained_too() -> None:
     plan.linked(LARGE, 1.0)
     assert plan.owners == {HERE: LARGE}
     assert plan.explain(HERE, 1.0).state is Dialing.LINKED
+
+
+def test_an_address_of_this_very_node_is_dialed_no_more_until_the_network_or_the_settings_change() -> None:
+    plan = plan_of()
+    plan.static([HERE], 0.0)
+    plan.failed(begin(plan, 0.0), 0.0, CloseCode.DUPLICATE, OWN, "that address is this node itself")
+    assert (plan.explain(HERE, 9.0).state, plan.due(9.0), plan.next_due()) == (Dialing.OWN, [], None)
+    plan.network_changed(10.0)
+    plan.failed(begin(plan, 20.0), 20.0, CloseCode.DUPLICATE, OWN)
+    assert plan.due(30.0) == []
+    plan.static([HERE, THERE], 40.0)
+    assert {attempt.target for attempt in plan.due(41.0)} == {HERE, THERE}
+
+
+def test_a_twin_of_this_node_is_not_this_very_node() -> None:
+    plan = plan_of()
+    plan.static([HERE], 0.0)
+    plan.failed(begin(plan, 0.0), 0.0, CloseCode.TWIN, OWN)
+    assert plan.explain(HERE, 1.0).state is Dialing.WAITING

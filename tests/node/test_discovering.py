@@ -52,6 +52,11 @@ LINKED = Heard(linked=True, address="10.0.0.1:4747", opened_by_us=True)
         (DialReason(Dialing.NO_ADDRESS), Heard(), "no address is known: it is not seen here, and none worked before"),
         (DialReason(Dialing.NO_PLACE), Heard(), "max_links allows no more links, and nearer members have them"),
         (DialReason(Dialing.DOUBLED), Heard(), "one of its addresses is being dialed already"),
+        (
+            DialReason(Dialing.OWN, error="10.0.0.1:4747: that address is this node itself"),
+            Heard(),
+            "this very node: remove it from peers, or leave it, it does no harm",
+        ),
         (DialReason(Dialing.NO_TARGET), Heard(), "it is not dialed yet: it was let in just now"),
     ],
     ids=lambda value: value.state.value if isinstance(value, DialReason) else "",
@@ -137,3 +142,14 @@ async def test_an_address_at_which_another_member_answers_is_passed_over_and_nam
             return [(each.address, each.site) for each in c.dial.passed_over] == [wanted]
 
         await until(a, told)
+
+
+async def test_an_address_of_the_node_itself_is_told_as_such_and_left_alone(tmp_path: Path) -> None:
+    port = free_port()
+    async with Node(tmp_path / "home", config=loopback(port, port=port, name="a")) as node:
+
+        async def told() -> bool:
+            (peer,) = (await node.discover(seconds=0)).peers
+            return peer.dial.state == "own" and peer.dial.why.startswith("this very node")
+
+        await until(node, told)
