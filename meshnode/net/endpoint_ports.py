@@ -23,6 +23,19 @@ class Ending:
     local: bool
 
 
+TOO_MANY_PEERS = "too many peers"
+FULL_THERE = "it has as many links as it takes (its max_links)"
+FULL_HERE = "this node has as many links as it may (max_links)"
+
+
+def in_words(ending: Ending) -> str:
+    """Why a connection ended, for people."""
+    if ending.code is CloseCode.LIMIT and ending.reason == TOO_MANY_PEERS:
+        return FULL_HERE if ending.local else FULL_THERE
+    who = "given up" if ending.local else "refused"
+    return f"{who}: {ending.reason or ending.code}"
+
+
 def close_code_of(number: int) -> CloseCode | None:
     """The close code of that number, where the profile has one."""
     try:

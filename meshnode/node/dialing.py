@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from meshnode.errors import CloseCode
 from meshnode.limits import ADDRESSES_PER_SITE, LIVE_CONNECTIONS
 from meshnode.net.addresses import Address
-from meshnode.net.neighbours import beside, distance
+from meshnode.net.neighbours import distance, surplus
 from meshnode.node.dialreason import Dialing, DialReason
 from meshnode.node.dialtarget import LASTING, Attempt, DialPolicy, Target
 
@@ -151,14 +151,16 @@ class DialPlan:
         if target is not None and address not in target.addresses():
             target.worked = (*target.worked, address)[:ADDRESSES_PER_SITE]
 
-    def unlinked(self, site: bytes, now: float, code: CloseCode | None = None, why: str = "") -> None:
+    def unlinked(
+        self, site: bytes, now: float, code: CloseCode | None = None, why: str = "", *, ours: bool = False
+    ) -> None:
         """A link to this site ended and no other is live: dial again, soon after a loss and later after a refusal."""
         since = self._linked.pop(site, now)
         self._doubted.discard(site)
         for target in self._targets_of(site):
             if now - since >= self._policy.settled_s:
                 target.failures = 0
-            self._pause(target, now, code, why)
+            self._pause(target, now, code, why, ours)
 
     def succeeded(self, attempt: Attempt, address: Address, site: bytes, now: float) -> None:
         """An attempt ended in a link: the address goes to the front of those to try next time."""
@@ -192,15 +194,20 @@ class DialPlan:
         code: CloseCode | None = None,
         site: bytes | None = None,
         why: str = "",
+        *,
+        ours: bool = False,
     ) -> None:
-        """No address of the attempt led to the site; `site` is who answered there all the same."""
+        """No address of the attempt led to the site; `site` is who answered there all the same.
+
+        `ours` says that this side refused.
+        """
         target = self._targets.get(attempt.target)
         if target is not None and isinstance(attempt.target, Address) and site is not None:
             self._site_of[attempt.target] = site
             # One list of addresses is copied to all devices; another process with our key is a twin, and no such case.
             target.own = site == self._own_site and code is CloseCode.DUPLICATE
         if target is not None and target.over(attempt):
-            self._pause(target, now, code, why)
+            self._pause(target, now, code, why, ours)
         self._if_wanted(self._site_at(attempt.target), now)
 
     def _if_wanted(self, site: bytes | None, now: float) -> None:
@@ -213,7 +220,11 @@ class DialPlan:
         names: list[bytes | Address] = [site, *(at for at, owner in self._site_of.items() if owner == site)]
         return [self._targets[name] for name in names if name in self._targets]
 
-    def _pause(self, target: Target, now: float, code: CloseCode | None, why: str) -> None:
+    def _pause(self, target: Target, now: float, code: CloseCode | None, why: str, ours: bool) -> None:
+        if ours and code is CloseCode.LIMIT:  # our own max_links: nothing failed, and a place that gets free is news
+            target.error, target.yields = "", False
+            target.due = now + self._policy.settled_s * (0.5 + self._random() / 2)
+            return
         target.error, target.yields = why, False
         # A duplicate is no failure: the other link is, or was, alive (profile §7).
         target.failures += code is not CloseCode.DUPLICATE
@@ -270,7 +281,7 @@ class DialPlan:
             return False
         if site in self._linked and site not in self._doubted:
             return False
-        return site is None or not self._scarce() or self._has_place(site)
+        return not self._scarce() or self._has_place(site)
 
     def _site_at(self, name: bytes | Address) -> bytes | None:
         return name if isinstance(name, bytes) else self._site_of.get(name)
@@ -279,11 +290,16 @@ class DialPlan:
         """Whether there are more members than links to have."""
         return self._max_links < sum(isinstance(name, bytes) for name in self._targets)
 
-    def _has_place(self, site: bytes) -> bool:
-        """Whether a link to a site would stay beside those that there are, or are about to be."""
+    def _has_place(self, site: bytes | None) -> bool:
+        """Whether a link to a site would stay beside those that there are, or are about to be.
+
+        Whoever is at an address may be a nearer one, unless there is one link only, which gives way to nobody.
+        """
         dialed = [self._site_at(name) for name, target in self._targets.items() if target.dialing]
         taken = {*self._linked, *(each for each in dialed if each is not None)} - {site}
-        return len(taken) < self._max_links or site in beside(self._own_site, (*taken, site))
+        if site is None:
+            return len(taken) < self._max_links or self._max_links > 1
+        return surplus(self._own_site, taken, site, self._max_links) != site
 
     def _doubled(self, target: Target) -> bool:
         """An address of it is being dialed as a static one, or the static one as a member's: two links to one site."""

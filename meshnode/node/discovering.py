@@ -187,7 +187,9 @@ _WORDS: Mapping[Dialing, Callable[[DialReason, Heard], str]] = {
     Dialing.YIELDING: lambda reason, _: f"the smaller site dials first: for {reason.in_s:.1f} s more",
     Dialing.QUEUED: lambda _reason, _heard: "its turn has come, after the attempts that are under way",
     Dialing.NO_ADDRESS: lambda _reason, _heard: "no address is known: it is not seen here, and none worked before",
-    Dialing.NO_PLACE: lambda _reason, _heard: "max_links allows no more links, and nearer members have them",
+    Dialing.NO_PLACE: lambda _reason, _heard: (
+        "this node has as many links as it may (max_links), and dials it when a place is free"
+    ),
     Dialing.DOUBLED: lambda _reason, _heard: "one of its addresses is being dialed already",
     Dialing.OWN: lambda _reason, _heard: "this very node: remove it from peers, or leave it, it does no harm",
     Dialing.NO_TARGET: lambda _reason, _heard: "it is not dialed yet: it was let in just now",

@@ -18,6 +18,7 @@ from meshnode.errors import CloseCode, CorruptStateError, MeshError, ProtocolErr
 from meshnode.limits import HANDSHAKE_S, UNCOMMITTED_BYTES
 from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
 from meshnode.model.frames import Hello, Request
+from meshnode.net.endpoint_ports import FULL_THERE, TOO_MANY_PEERS
 from meshnode.net.link import Link
 from meshnode.sync.effects import (
     Advance,
@@ -87,6 +88,8 @@ class Ending:
             return ""
         if self.code is CloseCode.RETIRED and not self.local:
             return "it says that this device was retired"
+        if self.code is CloseCode.LIMIT and self.reason == TOO_MANY_PEERS and not self.local:
+            return FULL_THERE
         return f"the last link ended: {self.reason or self.code.name.lower().replace('_', ' ')}"
 
 

@@ -153,9 +153,9 @@ class Finder:
         self._plan.again(site, time.monotonic())
         self._dialer.wake()
 
-    def unlinked(self, site: bytes, code: CloseCode | None, why: str) -> None:
-        """The last link to this site is gone."""
-        self._plan.unlinked(site, time.monotonic(), code, why)
+    def unlinked(self, site: bytes, code: CloseCode | None, why: str, *, ours: bool) -> None:
+        """The last link to this site is gone; `ours`: this side ended it."""
+        self._plan.unlinked(site, time.monotonic(), code, why, ours=ours)
         self._dialer.wake()
         if self._discovery is not None:
             self._discovery.refresh()

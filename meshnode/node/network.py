@@ -332,7 +332,7 @@ class Network:
             self._heard[driver.peer] = replace(
                 self._heard[driver.peer], linked=False, links=frozenset(), note=ending.why
             )
-            self._finder.unlinked(driver.peer, ending.code, ending.why)
+            self._finder.unlinked(driver.peer, ending.code, ending.why, ours=ending.local)
         self._tell_links()
         self._asked.discard(driver.peer)
         if ending.code is CloseCode.NOT_A_MEMBER and not ending.local:

@@ -152,3 +152,27 @@ def test_a_twin_of_this_node_is_not_this_very_node() -> None:
     plan.static([HERE], 0.0)
     plan.failed(begin(plan, 0.0), 0.0, CloseCode.TWIN, OWN)
     assert plan.explain(HERE, 1.0).state is Dialing.WAITING
+
+
+def test_a_single_link_gives_way_to_nobody_so_that_nobody_is_dialed_beside_it() -> None:
+    plan = plan_of(SMALL, LARGE, max_links=1)
+    plan.linked(SMALL, 0.0)
+    plan.remembered(LARGE, [HERE], 0.0)
+    plan.static([THERE], 0.0)
+    assert (plan.due(60.0), plan.next_due()) == ([], None)
+    assert {plan.explain(name, 60.0).state for name in (LARGE, THERE)} == {Dialing.NO_PLACE}
+    plan.unlinked(SMALL, 60.0)
+    assert plan.due(61.0)
+
+
+def test_our_own_limit_is_no_failure_and_that_of_another_is_one() -> None:
+    plan = plan_of(SMALL, LARGE, max_links=1)
+    plan.seen(LARGE, b"", [HERE], 0.0)
+    plan.failed(begin(plan, 0.0), 1.0, CloseCode.LIMIT, LARGE, "full", ours=True)
+    told = plan.explain(LARGE, 1.0)
+    assert (told.state, told.failures, told.error, told.in_s) == (Dialing.WAITING, 0, "", POLICY.settled_s)
+    plan.linked(LARGE, 20.0)
+    plan.unlinked(LARGE, 21.0, CloseCode.LIMIT, "nearer members need the place", ours=True)
+    assert (plan.explain(LARGE, 21.0).failures, plan.explain(LARGE, 21.0).error) == (0, "")
+    plan.failed(begin(plan, 31.0), 31.0, CloseCode.LIMIT, LARGE, "full")
+    assert (plan.explain(LARGE, 31.0).failures, plan.explain(LARGE, 31.0).error) == (1, "full")

@@ -50,7 +50,11 @@ LINKED = Heard(linked=True, address="10.0.0.1:4747", opened_by_us=True)
         (DialReason(Dialing.YIELDING, 0.42), Heard(), "the smaller site dials first: for 0.4 s more"),
         (DialReason(Dialing.QUEUED), Heard(), "its turn has come, after the attempts that are under way"),
         (DialReason(Dialing.NO_ADDRESS), Heard(), "no address is known: it is not seen here, and none worked before"),
-        (DialReason(Dialing.NO_PLACE), Heard(), "max_links allows no more links, and nearer members have them"),
+        (
+            DialReason(Dialing.NO_PLACE),
+            Heard(),
+            "this node has as many links as it may (max_links), and dials it when a place is free",
+        ),
         (DialReason(Dialing.DOUBLED), Heard(), "one of its addresses is being dialed already"),
         (
             DialReason(Dialing.OWN, error="10.0.0.1:4747: that address is this node itself"),
