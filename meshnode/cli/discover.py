@@ -52,12 +52,13 @@ async def _discover(options: argparse.Namespace) -> DiscoverView:
 
 
 def _lines(found: DiscoverView) -> Iterator[dict[str, Any]]:
-    """One object each: how discovery is, then interfaces, members, addresses to dial, strangers."""
+    """One object each: how discovery is, then interfaces, members, addresses to dial, its own, strangers."""
     yield {"kind": "discovery", "discovery": found.discovery, "running": found.running}
     kinds: tuple[tuple[str, Sequence[Any]], ...] = (
         ("interface", found.interfaces),
         ("member", found.members),
         ("peer", found.peers),
+        ("own", found.own),
         ("stranger", found.strangers),
     )
     for kind, views in kinds:
@@ -66,7 +67,7 @@ def _lines(found: DiscoverView) -> Iterator[dict[str, Any]]:
 
 
 def _print(found: DiscoverView) -> None:
-    off = " (mdns_enabled is false, or the node was told so)" if found.discovery == "off" else ""
+    off = f" ({printable(found.deaf)})" if found.discovery == "off" and found.deaf else ""
     print(f"discovery: {printable(found.discovery)}{off}")
     if not found.running:
         print("No node runs here: nothing is announced, and nobody is dialed.")
@@ -77,6 +78,8 @@ def _print(found: DiscoverView) -> None:
             for each in found.interfaces
         ],
     )
+    for note in found.notes:
+        print(f"Note: {printable(note)}.")
     _section(
         "Members",
         [
@@ -88,12 +91,24 @@ def _print(found: DiscoverView) -> None:
         "Addresses that the settings name",
         [{"address": each.address, "site": each.short, "dialed": each.dial.why} for each in found.peers],
     )
-    own = [each for each in found.strangers if each.standing == "own"]
-    others = [each for each in found.strangers if each not in own]
-    _section("This device's own announcement", [_stranger(each) for each in own])
-    _section("Strangers, who are never dialed", [_stranger(each) for each in others])
-    if not (others or any(each.seen for each in found.members)):
-        print("\nNobody is announced on this network.")
+    _section("This device's own announcement", [_stranger(each) for each in found.own])
+    _section("Strangers, who are never dialed", [_stranger(each) for each in found.strangers])
+    if not (found.strangers or any(each.seen for each in found.members)):
+        print(f"\n{_nobody(found)}")
+
+
+def _nobody(found: DiscoverView) -> str:
+    """Why there is nobody, as far as that can be told."""
+    if found.deaf:
+        return f"Nobody was listened for: {printable(found.deaf)}."
+    if found.own:
+        return "Nobody else is announced on this network."
+    if found.running:
+        return "Nobody is announced on this network."
+    return (
+        "Nobody is announced on this network, or a firewall swallows multicast (UDP port 5353): a node that runs can "
+        "tell, since it hears itself."
+    )
 
 
 def _stranger(seen: AnnouncementView) -> dict[str, str]:
@@ -103,7 +118,7 @@ def _stranger(seen: AnnouncementView) -> dict[str, str]:
         "mesh": seen.mesh_tag,
         "at": ", ".join(seen.addresses),
         "is": seen.standing,
-        "since": seen.reason,
+        "why": seen.reason,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import IPv4Interface, IPv6Interface, ip_address
@@ -11,7 +12,7 @@ from pathlib import Path
 import ifaddr
 
 from meshnode.net.addresses import parse_host
-from meshnode.net.interfaces import NO_RULES, UNKNOWN, Device, Interface, Rules, Selection, select
+from meshnode.net.interfaces import NO_RULES, UNKNOWN, Device, Interface, Rules, Selection, ordinary, select
 
 SYSFS = Path("/sys/class/net")
 DEPTH = 4  # levels of bridges, bonds and VLANs that are looked through for a card
@@ -64,7 +65,7 @@ def _text(path: Path) -> str:
 
 
 def local_interfaces(look: Look = linux_device) -> tuple[Interface, ...]:
-    """Every interface of this machine that has an address."""
+    """Every interface of this machine that has an address, and those cards that are down and have none left."""
     found = []
     for adapter in ifaddr.get_adapters():
         addresses = tuple(sorted({_network(ip) for ip in adapter.ips}, key=lambda one: (one.version, one)))
@@ -73,7 +74,16 @@ def local_interfaces(look: Look = linux_device) -> tuple[Interface, ...]:
             name, index = adapter.nice_name, adapter.index or 0
             device = look(name, index)
             found.append(Interface(name, index, addresses, device, device.up))
-    return tuple(found)
+    return (*found, *_without_address({one.name for one in found}, look))
+
+
+def _without_address(known: set[str], look: Look) -> list[Interface]:
+    """A card that is switched off loses its addresses, and shall be missed by nobody who looks for the reason."""
+    found = []
+    for index, name in socket.if_nameindex():
+        if name not in known and ordinary(name, device := look(name, index)) and not device.up:
+            found.append(Interface(name, index, (), device, up=False))
+    return found
 
 
 def _network(ip: ifaddr.IP) -> IPv4Interface | IPv6Interface:

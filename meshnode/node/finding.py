@@ -29,7 +29,7 @@ from meshnode.node.doubting import Doubts, elsewhere
 from meshnode.node.interfaces import guard_of, selection_of
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import wall_ms
-from meshnode.node.surroundings import Surroundings, state_of
+from meshnode.node.surroundings import MDNS_OFF, OFF, Surroundings, around_of, state_of
 
 OnNotice = Callable[[str, bytes | None, str], None]
 
@@ -103,9 +103,9 @@ class Finder:
         if self._discovery is not None:
             self._discovery.refresh()
         await asyncio.sleep(seconds)
-        seen = () if self._discovery is None else tuple(self._discovery.seen())
-        dialing = self._plan.reasons(time.monotonic())
-        return Surroundings(self.state, self.selection, seen, dialing, self._plan.owners)
+        dialing, discovery = self._plan.reasons(time.monotonic()), self._discovery
+        around = Surroundings(OFF, self.selection, deaf=MDNS_OFF) if discovery is None else around_of(discovery)
+        return replace(around, dialing=dialing, owners=self._plan.owners)
 
     def announce_nearby(self, port: int) -> None:
         """Say where nearby devices may pair, 0: nowhere any more (profile §10)."""

@@ -315,7 +315,7 @@ class Node(Reloading, LocalNode):
 
     async def _look_around(self, seconds: float) -> tuple[Surroundings, str]:
         if self._network is None:
-            return Surroundings(CUT_OFF, selection_of(self._settings.config)), CUT_OFF
+            return Surroundings(CUT_OFF, selection_of(self._settings.config), deaf=CUT_OFF), CUT_OFF
         return await self._network.finder.look(seconds), ""
 
     async def _wake(self, sites: Sequence[bytes]) -> None:
