@@ -76,5 +76,8 @@ def _print(status: Status) -> None:
     for line in (*lag.peer_lines(status.peers), *lag.own_lines(status)):
         print(line)
     for notice in status.notices:
-        of = " ".join(part for part in (notice.site[:8], notice.table) if part)
-        print(f"notice {notice.kind} {cell(of)} ×{notice.count}: {cell(notice.sample)}")
+        of = " ".join(("notice", notice.kind, *filter(None, (notice.site[:8], notice.table))))
+        often = f" ×{notice.count}" if notice.count > 1 else ""
+        print(f"{cell(of)}{often}, {lag.ago(notice.last_ms)}: {cell(notice.sample)}")
+    if status.notices:
+        print("`meshnode notices acknowledge --all` hides them until they arise again.")

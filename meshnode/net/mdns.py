@@ -30,6 +30,7 @@ UNHEARD = (
 )
 NO_NETWORK = f"no network is up ({OFF_LINE}): nodes on this machine are found, others are not"
 STARTING = "starting"
+TROUBLE = "discovery"  # the notice of it
 
 
 class Discovery:
@@ -48,6 +49,7 @@ class Discovery:
         on_notice: Callable[[str, bytes | None, str], None],
         random: Callable[[], float],
         on_network: Callable[[], None] | None = None,
+        on_over: Callable[[str], None] | None = None,
         scan: Callable[[], Selection] = selection,
         guard: WifiGuard | None = None,
         responder: Callable[[Paths, Callable[[str, bool], None], int], Responder] = Responder,
@@ -61,6 +63,7 @@ class Discovery:
         self._random, self._scan, self._make_responder = random, scan, responder
         self._pace = Pace() if pace is None else pace
         self._on_network = on_network
+        self._on_over = on_over  # the condition of a notice came to its end
         self._guard = guard
         self._quiet = Quiet()  # in force: nothing is open any more where it says so
         self._goodbye = True  # whether the life that ends is to say one
@@ -248,12 +251,17 @@ class Discovery:
         return reach if self._heard or reach == NO_NETWORK else UNHEARD
 
     def _set_state(self, working: bool, reason: str) -> None:
-        """A reason is told once, when it arises. What comes of keeping quiet where that was asked for is none."""
+        """A reason is told once, when it arises, and its end too.
+
+        What comes of keeping quiet where that was asked for is none.
+        """
         if reason == ONLY_LOOPBACK and self._quiet.reasons:
             reason = ""
         previous, self._working, self._trouble = self._trouble, working, reason
         if reason and reason != previous:
-            self._on_notice("discovery", None, reason)
+            self._on_notice(TROUBLE, None, reason)
+        elif previous and not reason and self._on_over is not None:
+            self._on_over(TROUBLE)
 
     # --- what the network says
 
@@ -336,7 +344,8 @@ class Discovery:
         """Anybody on the network can announce rubbish, so this is one notice a minute, with a count."""
         self._ignored += 1
         if now >= self._ignored_after:
-            text = f"{one.reason} ({self._ignored} since the last notice)"
+            others = self._ignored - 1
+            text = f"{one.reason} (and {others} more since the last notice)" if others else one.reason
             self._on_notice("announcement-ignored", one.site, text)
             self._ignored, self._ignored_after = 0, now + self._pace.ignored_s
 

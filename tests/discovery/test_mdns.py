@@ -119,6 +119,7 @@ class Rig:
             on_notice=lambda kind, site, text: self.notices.put_nowait((kind, text)),
             random=lambda: 1.0,
             on_network=self.networks.set,
+            on_over=lambda kind: self.notices.put_nowait((kind, "")),
             scan=self.scan,
             guard=self.guard,
             responder=self.wire.make,
@@ -503,3 +504,14 @@ async def test_an_attestation_too_large_for_a_txt_record_is_refused() -> None:
             await responder.announce(huge, ("127.0.0.1",))
     finally:
         await responder.close()
+
+
+async def test_a_condition_that_ended_is_told_to_be_over() -> None:
+    async with running() as rig:
+        rig.rules = Rules(deny=("lo",))
+        while (await rig.notices.get())[1] != "every network interface is skipped: lo: deny_interfaces names it":
+            pass
+        rig.interfaces, rig.rules = (LOOPBACK, WLAN), Rules()
+        while await rig.notices.get() != ("discovery", ""):
+            pass
+        assert rig.discovery.state == DiscoveryState(True, "")
