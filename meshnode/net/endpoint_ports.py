@@ -21,6 +21,7 @@ class Ending:
     code: CloseCode | None
     reason: str
     local: bool
+    abandoned: bool = False  # by the peer that dialed, before the handshake was through
 
 
 TOO_MANY_PEERS = "too many peers"

@@ -173,7 +173,7 @@ class Reception:
             if not link.admitted and ending.local and ending.code is CloseCode.NOT_A_MEMBER:
                 self._notices.post("not-a-member", link.site, f"{short_text(link.site)} is no member")
             self.links.ended(link)
-        elif stranger and ending.code is None and connection.quic.decrypted_something:
+        elif stranger and ending.code is None and not ending.abandoned and connection.quic.decrypted_something:
             where = host_of(connection.address)
             self._notices.post("handshake-failed", where, f"{where}: {ending.reason}")
 
