@@ -51,10 +51,11 @@ def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
 async def resolve(sock: socket.socket, host: str, port: int) -> list[Address]:
     """The addresses of `host` in the form in which this socket reports its datagrams."""
     loop = asyncio.get_running_loop()
+    named = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except OSError as error:
-        raise TransportError(f"{host}: no such host ({error.strerror or error})") from error
+        raise TransportError(f"{named}: {_unresolved(error)}") from error
     dual = sock.family == socket.AF_INET6 and not sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
     addresses: list[Address] = []
     for family, _, _, _, sockaddr in found:
@@ -67,8 +68,17 @@ async def resolve(sock: socket.socket, host: str, port: int) -> list[Address]:
         elif family == socket.AF_INET and dual:
             addresses.append((_MAPPED + ip, ip_port, 0, 0))
     if not addresses:
-        raise TransportError(f"{host}: no address that this socket can reach")
+        raise TransportError(f"{named}: no address that this socket can reach")
     return list(dict.fromkeys(addresses))
+
+
+def _unresolved(error: OSError) -> str:
+    """Whether the name is wrong, or nobody could be asked."""
+    if error.errno == socket.EAI_AGAIN:
+        return "the name could not be looked up, no name server answers at the moment: is there a network?"
+    if error.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)):
+        return "there is no host of that name: is it written right?"
+    return f"the name could not be looked up ({error.strerror or error})"
 
 
 def address_text(address: Address) -> str:
