@@ -23,14 +23,14 @@ LONGEST_S = 60.0
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--seconds", type=float, default=3.0, metavar="N", help="how long to look around (default: 3)")
+    parser.add_argument(
+        "--seconds", default="3", metavar="N", help=f"how long to look around, 0 to {LONGEST_S:g} (default: 3)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Look around, and show it."""
-    if not (math.isfinite(options.seconds) and 0 <= options.seconds <= LONGEST_S):
-        raise UsageError(f"--seconds takes a number from 0 to {LONGEST_S:g}")
-    found = connect.run(_discover(options))
+    found = connect.run(_discover(options, _seconds(options.seconds)))
     if options.output == "json":
         print_one(found, options.output)
     elif options.output == "jsonl":
@@ -41,14 +41,24 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _discover(options: argparse.Namespace) -> DiscoverView:
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= LONGEST_S:
+        raise UsageError(f"--seconds takes a number from 0 to {LONGEST_S:g}, not {text[:40]!r}")
+    return seconds
+
+
+async def _discover(options: argparse.Namespace, seconds: float) -> DiscoverView:
     home = connect.home_of(options)
     if not home.founded:
         from meshnode.node.discovering import strangers_around
 
-        return await strangers_around(home.config, options.seconds)
+        return await strangers_around(home.config, seconds)
     async with connect.reading(options) as operations:
-        return await operations.discover(seconds=options.seconds)
+        return await operations.discover(seconds=seconds)
 
 
 def _lines(found: DiscoverView) -> Iterator[dict[str, Any]]:

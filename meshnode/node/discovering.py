@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshnode.model.member import Member
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # mDNS is of no use to most verbs
 
 _SETTLED = frozenset({Dialing.LINKED, Dialing.OWN})  # what went wrong before is of no interest
 OFF = "off"
+IN_NO_MESH = "this device is in no mesh yet, so that nothing in it can be checked"
 SERVICE = "._meshnode._udp.local."
 NO_NODE = "no node runs here: start it with `meshnode up`"
 CUT_OFF = "this node is cut off from others on purpose"
@@ -75,6 +77,8 @@ def discover_view(around: Surroundings, mesh: Mesh | None, nobody: str) -> Disco
     for seen in around.seen:
         theirs = proven.get(seen.site or b"") if seen.standing is Standing.VERIFIED else None
         others = own if seen.standing is Standing.OWN else strangers
+        if mesh is None and seen.standing is Standing.UNKNOWN_SITE:
+            seen = replace(seen, reason=IN_NO_MESH)
         (others if theirs is None else theirs).append(_announcement(seen))
     return DiscoverView(
         running=nobody != NO_NODE,

@@ -60,6 +60,7 @@ async def test_json_is_one_object_and_jsonl_one_a_line_with_its_kind(home: Home,
 async def test_seconds_that_cannot_be_are_a_misuse(home: Home, seconds: str) -> None:
     refused = await meshnode("discover", "--seconds", seconds, home=home.path)
     assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert f"--seconds takes a number from 0 to 60, not {seconds!r}" in refused.err
 
 
 async def test_status_names_the_interfaces_that_are_skipped(home: Home, node: MemoryNode) -> None:

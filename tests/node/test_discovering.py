@@ -76,6 +76,7 @@ def test_without_a_node_everybody_is_a_stranger() -> None:
     found = discover_view(Surroundings("on", Selection(()), (seen,)), None, "nobody looks")
     assert (found.members, found.peers) == ((), ())
     (stranger,) = found.strangers
+    assert stranger.reason.startswith("this device is in no mesh yet")
     assert (stranger.instance, stranger.short, stranger.mesh_tag) == ("desk-01.", "01" * 4, "02" * 8)
     assert stranger.addresses == ("10.0.0.1:4747", "[fe80::1%2]:4747")
 
