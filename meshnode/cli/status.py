@@ -29,9 +29,12 @@ async def _status(options: argparse.Namespace) -> Status:
 
 
 def _discovery(status: Status) -> str:
-    skipped = ", ".join(map(printable, status.skipped_interfaces))
+    # What the line has said already is not said again.
+    others = (name for name in status.skipped_interfaces if f"{name}: " not in status.discovery)
+    skipped = ", ".join(map(printable, others))
     without = f"; not on {skipped}: `meshnode discover` says why" if skipped else ""
-    return f"discovery: {printable(status.discovery)}{without}"
+    off = f" ({printable(status.discovery_off)})" if status.discovery_off else ""
+    return f"discovery: {printable(status.discovery)}{off}{without}"
 
 
 def _print(status: Status) -> None:

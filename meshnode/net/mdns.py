@@ -119,6 +119,8 @@ class Discovery:
     def state(self) -> DiscoveryState:
         """How it is, with where it keeps quiet."""
         trouble = f"waiting for {self._asking}" if self._asking and self._trouble == STARTING else self._trouble
+        for name, why in self._quiet.reasons.items():
+            trouble = trouble.replace(f"{name}: {why}", name)  # said once is enough
         quiet = (f"quiet on {name}: {why}" for name, why in self._quiet.reasons.items())
         return DiscoveryState(self._working, "; ".join(filter(None, (*quiet, trouble))))
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.command import meshnode
 from support.memory_node import PEER, MemoryNode
@@ -14,6 +15,7 @@ from meshnode.control.server import ControlServer
 from meshnode.node.config import Config
 from meshnode.node.discoverviews import AnnouncementView, DiscoverView
 from meshnode.node.home import Home
+from meshnode.node.views import Status
 
 OWN = AnnouncementView(instance="desk-0a0b0c0d", standing="own", reason="this very node")
 
@@ -66,6 +68,21 @@ async def test_seconds_that_cannot_be_are_a_misuse(home: Home, seconds: str) -> 
 async def test_status_names_the_interfaces_that_are_skipped(home: Home, node: MemoryNode) -> None:
     shown = await meshnode("status", home=home.path)
     assert "discovery: off; not on docker0: `meshnode discover` says why" in shown.out
+
+
+async def test_status_says_once_where_it_is_quiet_and_what_turned_mdns_off(
+    home: Home, node: MemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = await node.status()
+    quiet = 'quiet on docker0: joined to "Cafe"'
+    said = {"discovery": quiet, "discovery_off": "mdns_enabled is false"}
+
+    async def told() -> Status:
+        return msgspec.structs.replace(status, **said)
+
+    monkeypatch.setattr(node, "status", told)
+    shown = await meshnode("status", home=home.path)
+    assert f"discovery: {quiet} (mdns_enabled is false)\n" in shown.out
 
 
 @pytest.mark.parametrize(

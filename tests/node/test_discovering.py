@@ -19,7 +19,7 @@ from meshnode.node.dialreason import Dialing, DialReason
 from meshnode.node.discovering import dial_words, discover_view, strangers_around
 from meshnode.node.local import open_local
 from meshnode.node.peering import Heard
-from meshnode.node.surroundings import Surroundings
+from meshnode.node.surroundings import TOLD_OFF, Surroundings
 
 HERE, THERE = Address("10.0.0.1", 4747), Address("fe80::1%2", 4747)
 LINKED = Heard(linked=True, address="10.0.0.1:4747", opened_by_us=True)
@@ -96,6 +96,8 @@ async def test_a_running_node_explains_each_member_and_each_address_of_its_setti
             found = await a.discover(seconds=0)
             (member,) = found.members
             assert (found.running, found.discovery, found.strangers) == (True, "off", ())
+            assert found.deaf == (await a.status()).discovery_off == TOLD_OFF
+            assert {each.reason for each in found.interfaces if each.up} == {"mDNS is off"}
             assert (member.name, member.linked, member.dial.state) == ("b", True, "linked")
             assert f"linked at 127.0.0.1:{ports[1]}" in member.dial.why
             by_address = {peer.address: peer for peer in found.peers}
