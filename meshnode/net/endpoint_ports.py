@@ -34,7 +34,8 @@ def in_words(ending: Ending) -> str:
     if ending.code is CloseCode.LIMIT and ending.reason == TOO_MANY_PEERS:
         return FULL_HERE if ending.local else FULL_THERE
     who = "given up" if ending.local else "refused"
-    return f"{who}: {ending.reason or ending.code}"
+    code = "without a reason" if ending.code is None else ending.code.name.lower().replace("_", " ")
+    return f"{who}: {ending.reason or code}"
 
 
 def close_code_of(number: int) -> CloseCode | None:

@@ -516,3 +516,15 @@ async def test_a_condition_that_ended_is_told_to_be_over() -> None:
         while await rig.notices.get() != ("discovery", ""):
             pass
         assert rig.discovery.state == DiscoveryState(True, "")
+
+
+async def test_a_tool_that_does_not_answer_yet_is_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(names: Iterable[str]) -> dict[str, Network]:
+        return await asyncio.Future()
+
+    async with running() as rig:
+        monkeypatch.setattr(rig.guard, "_read", hang)
+        rig.interfaces = (LOOPBACK, WLAN)
+        rig.guard.follow(CAREFUL)
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(False, f"waiting for {rig.guard.tool}"))
+        assert (rig.discovery.deaf, rig.discovery.listening) == (f"waiting for {rig.guard.tool}", frozenset())

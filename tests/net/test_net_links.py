@@ -11,6 +11,7 @@ from support.quic import ALICE, BOB, CAROL, FAST, PATIENCE_S, bare_client, ident
 
 from meshnode.errors import CloseCode, TransportError
 from meshnode.net.endpoint import Endpoint
+from meshnode.net.endpoint_ports import TOO_MANY_PEERS, Ending, in_words
 
 
 async def test_bytes_of_both_streams_arrive_in_order_in_both_directions() -> None:
@@ -233,3 +234,17 @@ async def test_a_port_that_is_taken_is_one_clear_error() -> None:
                 on_notice=here.on_notice,
                 config=FAST,
             )
+
+
+@pytest.mark.parametrize(
+    ("ending", "says"),
+    [
+        (Ending(CloseCode.LIMIT, TOO_MANY_PEERS, True), "this node has as many links as it may (max_links)"),
+        (Ending(CloseCode.LIMIT, TOO_MANY_PEERS, False), "it has as many links as it takes (its max_links)"),
+        (Ending(CloseCode.LIMIT, "too many strangers", False), "refused: too many strangers"),
+        (Ending(CloseCode.SHUTTING_DOWN, "", False), "refused: shutting down"),
+    ],
+    ids=["ours", "theirs", "another", "without a word"],
+)
+def test_whose_limit_it_was_is_told(ending: Ending, says: str) -> None:
+    assert in_words(ending) == says
