@@ -109,12 +109,18 @@ class ProtocolError(MeshError):
 
 
 class TransportError(MeshError):
-    """A link could not be made or was lost; `code` is the close code and `site` the peer, where they are known."""
+    """A link could not be made or was lost; `code` is the close code and `site` the peer, where they are known.
 
-    def __init__(self, message: str, code: CloseCode | None = None, site: bytes | None = None) -> None:
+    `ours` says that this side ended it.
+    """
+
+    def __init__(
+        self, message: str, code: CloseCode | None = None, site: bytes | None = None, *, ours: bool = False
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.site = site
+        self.ours = ours
 
 
 class StoreError(MeshError):

@@ -23,14 +23,14 @@ LONGEST_S = 60.0
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--seconds", type=float, default=3.0, metavar="N", help="how long to look around (default: 3)")
+    parser.add_argument(
+        "--seconds", default="3", metavar="N", help=f"how long to look around, 0 to {LONGEST_S:g} (default: 3)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Look around, and show it."""
-    if not (math.isfinite(options.seconds) and 0 <= options.seconds <= LONGEST_S):
-        raise UsageError(f"--seconds takes a number from 0 to {LONGEST_S:g}")
-    found = connect.run(_discover(options))
+    found = connect.run(_discover(options, _seconds(options.seconds)))
     if options.output == "json":
         print_one(found, options.output)
     elif options.output == "jsonl":
@@ -41,23 +41,34 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _discover(options: argparse.Namespace) -> DiscoverView:
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= LONGEST_S:
+        raise UsageError(f"--seconds takes a number from 0 to {LONGEST_S:g}, not {text[:40]!r}")
+    return seconds
+
+
+async def _discover(options: argparse.Namespace, seconds: float) -> DiscoverView:
     home = connect.home_of(options)
     if not home.founded:
         from meshnode.node.discovering import strangers_around
 
-        return await strangers_around(home.config, options.seconds)
+        return await strangers_around(home.config, seconds)
     async with connect.looking(options) as operations:
-        return await operations.discover(seconds=options.seconds)
+        return await operations.discover(seconds=seconds)
 
 
 def _lines(found: DiscoverView) -> Iterator[dict[str, Any]]:
-    """One object each: how discovery is, then interfaces, members, addresses to dial, strangers."""
+    """One object each: how discovery is, then interfaces, members, addresses to dial, its own, strangers."""
     yield {"kind": "discovery", "discovery": found.discovery, "running": found.running}
     kinds: tuple[tuple[str, Sequence[Any]], ...] = (
         ("interface", found.interfaces),
         ("member", found.members),
         ("peer", found.peers),
+        ("own", found.own),
         ("stranger", found.strangers),
     )
     for kind, views in kinds:
@@ -66,7 +77,7 @@ def _lines(found: DiscoverView) -> Iterator[dict[str, Any]]:
 
 
 def _print(found: DiscoverView) -> None:
-    off = " (mdns_enabled is false, or the node was told so)" if found.discovery == "off" else ""
+    off = f" ({printable(found.deaf)})" if found.discovery == "off" and found.deaf else ""
     print(f"discovery: {printable(found.discovery)}{off}")
     if not found.running:
         print("No node runs here: nothing is announced, and nobody is dialed.")
@@ -77,6 +88,8 @@ def _print(found: DiscoverView) -> None:
             for each in found.interfaces
         ],
     )
+    for note in found.notes:
+        print(f"Note: {printable(note)}.")
     _section(
         "Members",
         [
@@ -88,12 +101,24 @@ def _print(found: DiscoverView) -> None:
         "Addresses that the settings name",
         [{"address": each.address, "site": each.short, "dialed": each.dial.why} for each in found.peers],
     )
-    own = [each for each in found.strangers if each.standing == "own"]
-    others = [each for each in found.strangers if each not in own]
-    _section("This device's own announcement", [_stranger(each) for each in own])
-    _section("Strangers, who are never dialed", [_stranger(each) for each in others])
-    if not (others or any(each.seen for each in found.members)):
-        print("\nNobody is announced on this network.")
+    _section("This device's own announcement", [_stranger(each) for each in found.own])
+    _section("Strangers, who are never dialed", [_stranger(each) for each in found.strangers])
+    if not (found.strangers or any(each.seen for each in found.members)):
+        print(f"\n{_nobody(found)}")
+
+
+def _nobody(found: DiscoverView) -> str:
+    """Why there is nobody, as far as that can be told."""
+    if found.deaf:
+        return f"Nobody was listened for: {printable(found.deaf)}."
+    if found.own:
+        return "Nobody else is announced on this network."
+    if found.running:
+        return "Nobody is announced on this network."
+    return (
+        "Nobody is announced on this network, or a firewall swallows multicast (UDP port 5353): a node that runs can "
+        "tell, since it hears itself."
+    )
 
 
 def _stranger(seen: AnnouncementView) -> dict[str, str]:
@@ -103,7 +128,7 @@ def _stranger(seen: AnnouncementView) -> dict[str, str]:
         "mesh": seen.mesh_tag,
         "at": ", ".join(seen.addresses),
         "is": seen.standing,
-        "since": seen.reason,
+        "why": seen.reason,
     }
 
 

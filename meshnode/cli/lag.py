@@ -20,7 +20,7 @@ _WHY: Final = {
 def peer_lines(peers: Iterable[PeerView]) -> Iterator[str]:
     """A line for each peer that is behind, and one for each that this node is behind of."""
     for peer in peers:
-        told = "" if peer.linked or peer.told_ms is None else f" (told {_ago(peer.told_ms)})"
+        told = "" if peer.linked or peer.told_ms is None else f" (told {ago(peer.told_ms)})"
         if peer.groups_behind:
             most = _most(peer, "behind", "of which it told nothing")
             yield f"{_label(peer)}: {_groups(peer.groups_behind)} behind{most}{told}"
@@ -76,5 +76,6 @@ def _groups(count: int) -> str:
     return f"{count} group" if count == 1 else f"{count} groups"
 
 
-def _ago(at_ms: int) -> str:
+def ago(at_ms: int) -> str:
+    """How long that is ago."""
     return f"{span(max(time.time_ns() // 1_000_000 - at_ms, 0))} ago"

@@ -29,9 +29,12 @@ async def _status(options: argparse.Namespace) -> Status:
 
 
 def _discovery(status: Status) -> str:
-    skipped = ", ".join(map(printable, status.skipped_interfaces))
+    # What the line has said already is not said again.
+    others = (name for name in status.skipped_interfaces if f"{name}: " not in status.discovery)
+    skipped = ", ".join(map(printable, others))
     without = f"; not on {skipped}: `meshnode discover` says why" if skipped else ""
-    return f"discovery: {printable(status.discovery)}{without}"
+    off = f" ({printable(status.discovery_off)})" if status.discovery_off else ""
+    return f"discovery: {printable(status.discovery)}{off}{without}"
 
 
 def _print(status: Status) -> None:
@@ -77,5 +80,8 @@ def _print(status: Status) -> None:
     for line in (*lag.peer_lines(status.peers), *lag.own_lines(status)):
         print(line)
     for notice in status.notices:
-        of = " ".join(part for part in (notice.site[:8], notice.table) if part)
-        print(f"notice {notice.kind} {cell(of)} ×{notice.count}: {cell(notice.sample)}")
+        of = " ".join(("notice", notice.kind, *filter(None, (notice.site[:8], notice.table))))
+        often = f" ×{notice.count}" if notice.count > 1 else ""
+        print(f"{cell(of)}{often}, {lag.ago(notice.last_ms)}: {cell(notice.sample)}")
+    if status.notices:
+        print("`meshnode notices acknowledge --all` hides them until they arise again.")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from ipaddress import IPv4Interface, IPv6Interface, ip_address
 from pathlib import Path
@@ -12,7 +13,7 @@ import ifaddr
 
 from meshnode.errors import TransportError
 from meshnode.net.addresses import parse_host
-from meshnode.net.interfaces import NO_RULES, UNKNOWN, Device, Interface, Rules, Selection, select
+from meshnode.net.interfaces import NO_RULES, UNKNOWN, Device, Interface, Rules, Selection, ordinary, select
 
 SYSFS = Path("/sys/class/net")
 DEPTH = 4  # levels of bridges, bonds and VLANs that are looked through for a card
@@ -71,9 +72,12 @@ def _text(path: Path) -> str:
 
 
 def local_interfaces(look: Look = linux_device) -> tuple[Interface, ...]:
-    """Every interface of this machine that has an address; TransportError where the system does not tell."""
+    """Every interface of this machine that has an address, and those cards that are down and have none left.
+
+    TransportError where the system does not tell.
+    """
     try:
-        adapters = tuple(ifaddr.get_adapters())
+        adapters, named = tuple(ifaddr.get_adapters()), socket.if_nameindex()
     except (OSError, ValueError, AssertionError) as error:  # no file is free; a name in no UTF-8; no netmask
         raise TransportError(f"this machine does not tell of its network interfaces: {error}") from error
     found = []
@@ -84,7 +88,16 @@ def local_interfaces(look: Look = linux_device) -> tuple[Interface, ...]:
             name, index = adapter.nice_name, adapter.index or 0
             device = look(name, index)
             found.append(Interface(name, index, addresses, device, device.up))
-    return tuple(found)
+    return (*found, *_without_address({one.name for one in found}, named, look))
+
+
+def _without_address(known: set[str], named: Iterable[tuple[int, str]], look: Look) -> list[Interface]:
+    """A card that is switched off loses its addresses, and shall be missed by nobody who looks for the reason."""
+    found = []
+    for index, name in named:
+        if name not in known and ordinary(name, device := look(name, index)) and not device.up:
+            found.append(Interface(name, index, (), device, up=False))
+    return found
 
 
 def _network(ip: ifaddr.IP) -> IPv4Interface | IPv6Interface:

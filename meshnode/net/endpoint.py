@@ -311,7 +311,10 @@ class Endpoint:
             async with asyncio.timeout(seconds):
                 return await opened
         except TimeoutError:
-            raise TransportError(f"{address_text(address)}: no answer within {seconds:g} s") from None
+            raise TransportError(
+                f"{address_text(address)}: no answer within {seconds:g} s: nobody is there, or a firewall "
+                f"drops UDP port {address[1]}"
+            ) from None
         finally:
             if not opened.done() or opened.cancelled():
                 connection.close_now(CloseCode.DONE, "dialing was given up")

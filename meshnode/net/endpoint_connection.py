@@ -19,6 +19,7 @@ from meshnode.net.endpoint_driver import Driver
 from meshnode.net.endpoint_ports import Ending, Owner, Sink, close_code_of
 from meshnode.net.endpoint_pulse import Pulse
 from meshnode.net.endpoint_source import Address
+from meshnode.net.quic_words import APPLICATION_ERROR, quic_words
 
 _CONTROL = 0  # the first bidirectional stream of the QUIC client
 _CLIENT_EVENTS, _SERVER_EVENTS = 2, 3  # the first unidirectional stream of either side
@@ -268,12 +269,14 @@ class Connection:
             self._wake()
 
     def _finish(self, event: events.ConnectionTerminated) -> None:
-        code, reason = None, event.reason_phrase
-        if event.frame_type is None:
+        code, reason, local = None, event.reason_phrase, self.quic.closing_locally
+        of_quic = event.frame_type is not None
+        if not of_quic:
             code = close_code_of(event.error_code)
-        if code is None:
-            reason = reason or f"QUIC error {event.error_code:#x}"
-        self._end(Ending(code, reason, local=self.quic.closing_locally))
+        if code is None and not reason:
+            unknown = f"it closed with code {event.error_code}, which this release does not know"
+            reason = quic_words(event.error_code) if of_quic else unknown
+        self._end(Ending(code, reason, local, of_quic and not local and event.error_code == APPLICATION_ERROR))
 
     def _end(self, ending: Ending) -> None:
         """Report the end once."""

@@ -19,7 +19,7 @@ from meshnode.net.duplicates import Keep, decide
 from meshnode.net.endpoint_config import EndpointConfig
 from meshnode.net.endpoint_connection import Connection
 from meshnode.net.endpoint_notices import NoticeBoard
-from meshnode.net.endpoint_ports import Ending
+from meshnode.net.endpoint_ports import TOO_MANY_PEERS, Ending
 from meshnode.net.link import Link
 from meshnode.net.neighbours import surplus, too_many
 
@@ -121,7 +121,7 @@ class LinkRegistry:
         if not self._config.yields or goes == link.site:
             if not self._config.yields:
                 self._notices.post("too-many-peers", link.site, f"{most} links are live; one more was refused")
-            link.close(CloseCode.LIMIT, "too many peers")
+            link.close(CloseCode.LIMIT, TOO_MANY_PEERS)
             return False
         self._give_way(goes, "nearer members need the place")
         return True

@@ -21,6 +21,21 @@ class Ending:
     code: CloseCode | None
     reason: str
     local: bool
+    abandoned: bool = False  # by the peer that dialed, before the handshake was through
+
+
+TOO_MANY_PEERS = "too many peers"
+FULL_THERE = "it has as many links as it takes (its max_links)"
+FULL_HERE = "this node has as many links as it may (max_links)"
+
+
+def in_words(ending: Ending) -> str:
+    """Why a connection ended, for people."""
+    if ending.code is CloseCode.LIMIT and ending.reason == TOO_MANY_PEERS:
+        return FULL_HERE if ending.local else FULL_THERE
+    who = "given up" if ending.local else "refused"
+    code = "without a reason" if ending.code is None else ending.code.name.lower().replace("_", " ")
+    return f"{who}: {ending.reason or code}"
 
 
 def close_code_of(number: int) -> CloseCode | None:

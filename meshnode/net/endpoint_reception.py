@@ -23,7 +23,7 @@ from meshnode.net.endpoint_connection import Connection
 from meshnode.net.endpoint_counts import EndpointCounts, outcome_of
 from meshnode.net.endpoint_links import LinkRegistry
 from meshnode.net.endpoint_notices import NoticeBoard
-from meshnode.net.endpoint_ports import Ending
+from meshnode.net.endpoint_ports import Ending, in_words
 from meshnode.net.endpoint_socket import address_text, host_of
 from meshnode.net.endpoint_source import Address
 from meshnode.net.identity import AuthenticatedPeer, EndpointIdentity, authenticate_untrusted
@@ -165,12 +165,12 @@ class Reception:
         link = self._links.pop(connection, None)
         dial = self._dials.pop(connection, None)
         if dial is not None and not dial.opened.done():
-            who = "given up" if ending.local else "refused"
             dial.opened.set_exception(
                 TransportError(
-                    f"{address_text(connection.address)}: {who}: {ending.reason or ending.code}",
+                    f"{address_text(connection.address)}: {in_words(ending)}",
                     ending.code,
                     link.site if link else None,
+                    ours=ending.local,
                 )
             )
         if link is None:
@@ -179,7 +179,7 @@ class Reception:
             if not link.admitted and ending.local and ending.code is CloseCode.NOT_A_MEMBER:
                 self._notices.post("not-a-member", link.site, f"{short_text(link.site)} is no member")
             self.links.ended(link)
-        elif stranger and ending.code is None and connection.quic.decrypted_something:
+        elif stranger and ending.code is None and not ending.abandoned and connection.quic.decrypted_something:
             where = host_of(connection.address)
             self._notices.post("handshake-failed", where, f"{where}: {ending.reason}")
 

@@ -13,7 +13,7 @@ from meshnode.errors import TransportError
 from meshnode.limits import HANDSHAKE_S
 from meshnode.net.endpoint_fragments import forbid_fragments
 from meshnode.net.endpoint_source import Address, Sources
-from meshnode.net.names import Names
+from meshnode.net.names import Names, named_host
 
 Datagram = tuple[bytes, Address]
 
@@ -67,7 +67,7 @@ async def resolve(
         elif family == socket.AF_INET and dual:
             addresses.append((_MAPPED + ip, ip_port, 0, 0))
     if not addresses:
-        raise TransportError(f"{host}: no address that this socket can reach")
+        raise TransportError(f"{named_host(host, port)}: no address that this socket can reach")
     return list(dict.fromkeys(addresses))
 
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from meshnode.codec.digest import blake3_256
-from meshnode.errors import CloseCode, EnvelopeError, TransportError
+from meshnode.errors import BadSignatureError, CloseCode, EnvelopeError, TransportError
 from meshnode.limits import RECORD_BYTES
 from meshnode.model.record import open_binding_untrusted, seal_binding
 from meshnode.model.site import SiteKey
@@ -88,7 +88,9 @@ def authenticate_untrusted(certificates: list[x509.Certificate], mesh_id: bytes)
     try:
         bound, site = open_binding_untrusted(binding, mesh_id)
     except EnvelopeError as error:
-        raise _refusal(f"transport binding of another mesh, damaged or forged ({error.reason})") from error
+        if isinstance(error, BadSignatureError):  # the mesh id is signed along, so this is what another mesh's is like
+            raise _refusal(f"a device of another mesh answered, or one that forges ({error.reason})") from error
+        raise _refusal(f"transport binding that is damaged ({error.reason})") from error
     if bound.spki != spki:
         raise _refusal("transport binding made for another certificate")
     return AuthenticatedPeer(site, bound.public_key, spki)

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Interface, IPv6Interface
 
+ALLOW, DENY = "allow_interfaces", "deny_interfaces"  # the settings
+OFF_LINE = "no cable, or switched off"
+
 # Names of interfaces that seldom lead to another device of the same person, and what they are.
 _VIRTUAL = (
     (re.compile(r"docker|br-|veth|lxc|lxd|cni|flannel|podman|cali|kube", re.IGNORECASE), "of a container network"),
@@ -45,7 +48,7 @@ class Interface:
 
     @property
     def loopback(self) -> bool:
-        return all(address.ip.is_loopback for address in self.addresses)
+        return bool(self.addresses) and all(address.ip.is_loopback for address in self.addresses)
 
     @property
     def link_local(self) -> str | None:
@@ -57,6 +60,11 @@ class Interface:
     def order(self) -> tuple[bool, bool, int]:
         """Real networks first, then virtual ones, loopback last."""
         return (self.loopback, bool(virtual(self.name, self.device)), self.index)
+
+
+def ordinary(name: str, device: Device) -> bool:
+    """Whether it is a network card by what stands behind it, or by its name."""
+    return device.card or bool(_ORDINARY.match(name))
 
 
 def virtual(name: str, device: Device = UNKNOWN) -> str:
@@ -103,7 +111,21 @@ class Selection:
     used: tuple[Interface, ...]
     skipped: tuple[tuple[str, str], ...] = ()  # name and reason
     spare: tuple[Interface, ...] = ()  # loopback while there are others: for when none of those can multicast
-    every: tuple[Interface, ...] = ()
+    every: tuple[Interface, ...] = ()  # those without an address too, which nobody uses
+    unmatched: tuple[tuple[str, str], ...] = ()  # setting and pattern of rules that name no interface there is
+
+    @property
+    def unplugged(self) -> bool:
+        """Whether there is a network to be on, and none is up."""
+        skipped = dict(self.skipped)
+        real = [one for one in self.every if not one.loopback and one.name not in skipped]
+        return bool(real) and not any(one.up for one in real)
+
+    def misnamed(self, setting: str) -> str:
+        """What to say of the patterns of a setting that name no interface; nothing where all do."""
+        names = ", ".join(pattern for of, pattern in self.unmatched if of == setting)
+        there = ", ".join(interface.name for interface in self.every) or "none"
+        return f"no interface is called {names}, as {setting} has it (there are: {there})" if names else ""
 
     @property
     def networks(self) -> frozenset[str]:
@@ -117,24 +139,41 @@ class Selection:
     def without(self, reasons: Mapping[str, str]) -> Selection:
         """The same but for these interfaces, by name, each with a further reason against it."""
         left = [interface for interface in (*self.used, *self.spare) if interface.name not in reasons]
-        return _selection(left, (*self.skipped, *reasons.items()), self.every)
+        return _selection(left, (*self.skipped, *reasons.items()), self.every, self.unmatched)
 
 
 def select(interfaces: Iterable[Interface], rules: Rules = NO_RULES) -> Selection:
     """Which interfaces to use by what they are, and by the rules."""
     every = tuple(sorted(interfaces, key=lambda interface: interface.order))
     reasons = {interface.name: _against(interface, rules) for interface in every}
-    left = [interface for interface in every if not reasons[interface.name]]
-    return _selection(left, tuple((name, reason) for name, reason in reasons.items() if reason), every)
+    left = [interface for interface in every if interface.addresses and not reasons[interface.name]]
+    skipped = tuple((one.name, reasons[one.name]) for one in every if one.addresses and reasons[one.name])
+    return _selection(left, skipped, every, _unmatched(every, rules))
+
+
+def _unmatched(every: Iterable[Interface], rules: Rules) -> tuple[tuple[str, str], ...]:
+    names = [interface.name for interface in every]
+    said = ((ALLOW, rules.allow), (DENY, rules.deny))
+    return tuple(
+        (setting, pattern)
+        for setting, patterns in said
+        for pattern in patterns
+        if not any(_named(name, (pattern,)) for name in names)
+    )
 
 
 def _selection(
-    left: Iterable[Interface], skipped: tuple[tuple[str, str], ...], every: tuple[Interface, ...]
+    left: Iterable[Interface],
+    skipped: tuple[tuple[str, str], ...],
+    every: tuple[Interface, ...],
+    unmatched: tuple[tuple[str, str], ...],
 ) -> Selection:
     """Loopback is used only where nothing else is left: then at least the nodes of this machine find each other."""
     used = tuple(interface for interface in left if not interface.loopback)
     loopback = tuple(interface for interface in left if interface.loopback)
-    return Selection(used, skipped, loopback, every) if used else Selection(loopback, skipped, (), every)
+    if used:
+        return Selection(used, skipped, loopback, every, unmatched)
+    return Selection(loopback, skipped, (), every, unmatched)
 
 
 def _against(interface: Interface, rules: Rules) -> str:

@@ -15,7 +15,7 @@ from meshnode.limits import RESOLVES_AT_ONCE
 from meshnode.net.adapters import selection
 from meshnode.net.addresses import Address, announced_addresses, dialable_untrusted, is_own
 from meshnode.net.announcement import OpenAttestation, parse_txt_untrusted
-from meshnode.net.interfaces import Selection
+from meshnode.net.interfaces import ALLOW, OFF_LINE, Selection
 from meshnode.net.multicast import Paths, multicast_paths
 from meshnode.net.pace import DiscoveryState, Pace
 from meshnode.net.responder import Resolved, Responder, Service
@@ -24,7 +24,13 @@ from meshnode.net.sightings import Gone, Ignored, News, Sighting, SightingBook
 from meshnode.net.wifi_guard import Quiet, WifiGuard
 
 ONLY_LOOPBACK = "only loopback can multicast: nodes on this machine are found, others are not"
-UNHEARD = "this node does not hear its own announcement: a firewall or the network swallows multicast"
+UNHEARD = (
+    "this node does not hear its own announcement: a firewall or the network swallows multicast; let UDP port 5353 "
+    "through, or name devices to dial in `peers`"
+)
+NO_NETWORK = f"no network is up ({OFF_LINE}): nodes on this machine are found, others are not"
+STARTING = "starting"
+TROUBLE = "discovery"  # the notice of it
 
 
 class Discovery:
@@ -43,18 +49,21 @@ class Discovery:
         on_notice: Callable[[str, bytes | None, str], None],
         random: Callable[[], float],
         on_network: Callable[[], None] | None = None,
+        on_over: Callable[[str], None] | None = None,
         scan: Callable[[], Selection] = selection,
         guard: WifiGuard | None = None,
         responder: Callable[[Paths, Callable[[str, bool], None], int], Responder] = Responder,
         pace: Pace | None = None,
         own: tuple[bytes, bytes] | None = None,
     ) -> None:
-        self._working, self._trouble = False, "starting"
+        self._working, self._trouble = False, STARTING
+        self._asking = ""  # the tool that is waited for
         self._service = service
         self._on_sighting, self._on_gone, self._on_notice = on_sighting, on_gone, on_notice
         self._random, self._scan, self._make_responder = random, scan, responder
         self._pace = Pace() if pace is None else pace
         self._on_network = on_network
+        self._on_over = on_over  # the condition of a notice came to its end
         self._guard = guard
         self._quiet = Quiet()  # in force: nothing is open any more where it says so
         self._goodbye = True  # whether the life that ends is to say one
@@ -63,6 +72,7 @@ class Discovery:
         self.selection = Selection(())
         self._looked = False
         self._responder: Responder | None = None
+        self._paths: Paths | None = None
         self._task: asyncio.Task[None] | None = None
         self._resolving: dict[str, asyncio.Task[None]] = {}
         self._kick = asyncio.Event()
@@ -108,8 +118,29 @@ class Discovery:
     @property
     def state(self) -> DiscoveryState:
         """How it is, with where it keeps quiet."""
+        trouble = f"waiting for {self._asking}" if self._asking and self._trouble == STARTING else self._trouble
+        for name, why in self._quiet.reasons.items():
+            trouble = trouble.replace(f"{name}: {why}", name)  # said once is enough
         quiet = (f"quiet on {name}: {why}" for name, why in self._quiet.reasons.items())
-        return DiscoveryState(self._working, "; ".join(filter(None, (*quiet, self._trouble))))
+        return DiscoveryState(self._working, "; ".join(filter(None, (*quiet, trouble))))
+
+    @property
+    def listening(self) -> frozenset[str]:
+        """The interfaces on which it announces and browses at this moment, by name."""
+        return frozenset() if self._paths is None else self._paths.names
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """A sentence for each interface that was to be used and cannot multicast."""
+        return () if self._paths is None else self._paths.refused
+
+    @property
+    def deaf(self) -> str:
+        """Why nobody out there can be heard at the moment, if so."""
+        state = self.state
+        beyond = self._paths is not None and self._paths.beyond
+        lost = not state.working or not beyond or self._trouble in (NO_NETWORK, UNHEARD)
+        return state.reason or ONLY_LOOPBACK if lost else ""
 
     def sightings(self) -> list[Sighting]:
         return self._book.sightings()
@@ -151,17 +182,17 @@ class Discovery:
         self._quiet, self._goodbye = await self._look_around(), True
         paths = multicast_paths(self.selection)
         responder = self._make_responder(paths, self._instance_changed, self._pace.ttl_s)
-        self._responder, self._heard = responder, False
+        self._responder, self._paths, self._heard = responder, paths, False
         try:
             await responder.browse()
-            self._set_state(True, _reach(paths))
+            self._set_state(True, _reach(paths, self.selection))
             if self._service is not None:
                 self._stale = False
                 await responder.announce(self._service, announced_addresses(self.selection.used))
             self._failures = 0
             await self._watch(responder, paths)
         finally:
-            self._responder = None
+            self._responder = self._paths = None
             for task in self._resolving.values():
                 task.cancel()
             await responder.close(goodbye=self._goodbye)
@@ -180,6 +211,8 @@ class Discovery:
                 return
             self._quiet = quiet
             self._stale = self._stale or other
+            if other:  # a cable was pulled, or is back
+                self._set_state(True, _reach(paths, self.selection))
             if self._stale and self._service is not None:
                 self._stale = False
                 await responder.change(self._service, announced_addresses(self.selection.used))
@@ -200,7 +233,7 @@ class Discovery:
     async def _look_around(self) -> Quiet:
         """Which interfaces there are now, and whether that is another network than a moment ago."""
         before, found = self.selection, self._scan()
-        quiet = Quiet() if self._guard is None else await self._guard.look(found.used)
+        quiet = Quiet() if self._guard is None else await self._ask(self._guard, found)
         self.selection = found.without(quiet.reasons)
         same = before.used == self.selection.used and before.networks == self.selection.networks
         if self._looked and not same and self._on_network is not None:
@@ -208,18 +241,29 @@ class Discovery:
         self._looked = True
         return quiet
 
+    async def _ask(self, guard: WifiGuard, found: Selection) -> Quiet:
+        self._asking = guard.tool
+        try:
+            return await guard.look(found.used)
+        finally:
+            self._asking = ""
+
     def _limits(self, paths: Paths) -> str:
-        if not self._heard:
-            return UNHEARD
-        return _reach(paths)
+        reach = _reach(paths, self.selection)
+        return reach if self._heard or reach == NO_NETWORK else UNHEARD
 
     def _set_state(self, working: bool, reason: str) -> None:
-        """A reason is told once, when it arises. What comes of keeping quiet where that was asked for is none."""
+        """A reason is told once, when it arises, and its end too.
+
+        What comes of keeping quiet where that was asked for is none.
+        """
         if reason == ONLY_LOOPBACK and self._quiet.reasons:
             reason = ""
         previous, self._working, self._trouble = self._trouble, working, reason
         if reason and reason != previous:
-            self._on_notice("discovery", None, reason)
+            self._on_notice(TROUBLE, None, reason)
+        elif previous and not reason and self._on_over is not None:
+            self._on_over(TROUBLE)
 
     # --- what the network says
 
@@ -302,13 +346,17 @@ class Discovery:
         """Anybody on the network can announce rubbish, so this is one notice a minute, with a count."""
         self._ignored += 1
         if now >= self._ignored_after:
-            text = f"{one.reason} ({self._ignored} since the last notice)"
+            others = self._ignored - 1
+            text = f"{one.reason} (and {others} more since the last notice)" if others else one.reason
             self._on_notice("announcement-ignored", one.site, text)
             self._ignored, self._ignored_after = 0, now + self._pace.ignored_s
 
 
-def _reach(paths: Paths) -> str:
+def _reach(paths: Paths, selection: Selection) -> str:
     """What is wrong with the paths, if they lead nowhere beyond this machine."""
+    if selection.unplugged:
+        return NO_NETWORK
     if paths.beyond:
         return ""
-    return "; ".join((ONLY_LOOPBACK, *paths.refused))
+    misnamed = selection.misnamed(ALLOW)
+    return "; ".join((*filter(None, (misnamed,)), ONLY_LOOPBACK, *paths.refused))

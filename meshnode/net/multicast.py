@@ -28,6 +28,7 @@ class Paths:
     hosts: tuple[str, ...]
     beyond: bool
     refused: tuple[str, ...]  # one sentence per interface that cannot
+    names: frozenset[str] = frozenset()  # of the interfaces that are used
 
     @property
     def dual_stack(self) -> bool:
@@ -46,7 +47,7 @@ def multicast_paths(selection: Selection) -> Paths:
     paths = _paths(selection.used)
     if not paths.hosts and selection.spare:
         spare = _paths(selection.spare)
-        paths = Paths(spare.hosts, spare.beyond, (*paths.refused, *spare.refused))
+        paths = Paths(spare.hosts, spare.beyond, (*paths.refused, *spare.refused), spare.names)
     if not paths.hosts:
         raise TransportError(f"no interface can multicast: {'; '.join(paths.refused)}")
     _try_port(paths.dual_stack)
@@ -68,6 +69,7 @@ def _none_left(selection: Selection) -> str:
 def _paths(interfaces: Sequence[Interface]) -> Paths:
     hosts: list[str] = []
     refused: list[str] = []
+    names: set[str] = set()
     beyond = False
     for interface in interfaces[:MULTICAST_INTERFACES]:
         candidates = _candidates(interface)
@@ -80,8 +82,9 @@ def _paths(interfaces: Sequence[Interface]) -> Paths:
                 refused.append(f"{interface.name} ({host}): {_why(error)}")
                 continue
             hosts.append(host)
+            names.add(interface.name)
             beyond = beyond or not interface.loopback
-    return Paths(tuple(hosts), beyond, tuple(refused))
+    return Paths(tuple(hosts), beyond, tuple(refused), frozenset(names))
 
 
 def _candidates(interface: Interface) -> list[str]:

@@ -36,9 +36,9 @@ class Names:
             async with asyncio.timeout(seconds):
                 found = await asyncio.shield(self._asked(host, port))
         except TimeoutError:
-            raise TransportError(f"{host}: the name was not resolved within {seconds:g} s") from None
+            raise TransportError(f"{named_host(host, port)}: the name was not resolved within {seconds:g} s") from None
         except OSError as error:
-            raise TransportError(f"{host}: no such host ({error.strerror or error})") from error
+            raise TransportError(f"{named_host(host, port)}: {_unresolved(error)}") from error
         return found[:ADDRESSES_PER_SITE]
 
     def _asked(self, host: str, port: int) -> asyncio.Future[list[Found]]:
@@ -76,3 +76,17 @@ def _answer(answer: asyncio.Future[list[Found]], found: list[Found] | OSError) -
         answer.set_exception(found)
     else:
         answer.set_result(found)
+
+
+def named_host(host: str, port: int) -> str:
+    """As a person writes it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _unresolved(error: OSError) -> str:
+    """Whether the name is wrong, or nobody could be asked."""
+    if error.errno == socket.EAI_AGAIN:
+        return "the name could not be looked up, no name server answers at the moment: is there a network?"
+    if error.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)):
+        return "there is no host of that name: is it written right?"
+    return f"the name could not be looked up ({error.strerror or error})"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from meshnode.errors import EnvelopeError, UnknownSignerError
+from meshnode.errors import BadSignatureError, EnvelopeError, UnknownSignerError
 from meshnode.limits import ADDRESSES_PER_SITE, ANNOUNCEMENTS_PER_SITE, SEEN_SITES
 from meshnode.net.announcement import Announcement, OpenAttestation
 from meshnode.net.seen import Refused, Seen, Standing
 
+FORGED = "its attestation is forged or damaged: the device that it names did not sign it for this mesh"
 _WORDS = {
     Standing.UNKNOWN_SITE: "no member announces it, so that nothing in it can be checked",
     Standing.OTHER_MESH: "it announces another mesh",
@@ -163,8 +164,10 @@ class SightingBook:
         except UnknownSignerError:
             own = self._own_tag in (None, claim.tag)
             return Judged(claim, Standing.UNKNOWN_SITE if own else Standing.OTHER_MESH)
+        except BadSignatureError:
+            return Judged(claim, Standing.BAD_ATTESTATION, FORGED)
         except EnvelopeError as error:
-            return Judged(claim, Standing.BAD_ATTESTATION, str(error))
+            return Judged(claim, Standing.BAD_ATTESTATION, f"its attestation cannot be read: {error}")
         if attested.signer != claim.site:
             why = "the attestation is by another site than the announcement names"
             return Judged(claim, Standing.BAD_ATTESTATION, why)

@@ -16,6 +16,9 @@ from meshnode.net.wifi_windows import read_windows
 Reader = Callable[[Iterable[str]], Awaitable[Mapping[str, Network]]]
 
 
+TOOLS = {"darwin": "ipconfig", "win32": "netsh"}
+
+
 def platform_reader(platform: str = sys.platform) -> Reader:
     """What asks this platform."""
     if platform == "darwin":
@@ -45,6 +48,7 @@ class WifiGuard:
     def __init__(self, policy: WifiPolicy, *, now: Callable[[], float], read: Reader | None = None) -> None:
         self._policy = policy
         self._now = now
+        self.tool = TOOLS.get(sys.platform, "nmcli")  # what is asked
         self._read = platform_reader() if read is None else read
         self._seen: tuple[Interface, ...] = ()
         self._networks: Mapping[str, Network] = {}

@@ -65,7 +65,7 @@ class Dialer:
             address, site = await self._race(attempt)
         except MeshError as error:
             refused = error if isinstance(error, TransportError) else TransportError("")
-            self._plan.failed(attempt, self._now(), refused.code, refused.site, str(error))
+            self._plan.failed(attempt, self._now(), refused.code, refused.site, str(error), ours=refused.ours)
             self._on_failed(attempt, str(error))
         else:
             self._plan.succeeded(attempt, address, site, self._now())
@@ -115,7 +115,7 @@ class Dialer:
 def _as_transport(address: Address, error: BaseException) -> TransportError:
     if isinstance(error, TransportError):  # one that the endpoint names the address in is whole already
         where = "" if str(error).startswith(f"{address.text()}: ") else f"{address.text()}: "
-        return TransportError(f"{where}{error}", error.code, error.site)
+        return TransportError(f"{where}{error}", error.code, error.site, ours=error.ours)
     if isinstance(error, (MeshError, OSError)):
         return TransportError(f"{address.text()}: {error}")
     log_event(logger, logging.ERROR, LogEvent.FAULT, trace=error, work=f"dialing {address.text()}")

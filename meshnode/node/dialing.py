@@ -80,7 +80,7 @@ class DialPlan:
             del self._targets[name]
             self._site_of.pop(name, None)
         for address in given:
-            self._targets.setdefault(address, Target(fixed=(address,), due=now))
+            self._targets.setdefault(address, Target(fixed=(address,), due=now)).own = False
 
     def allow(self, max_links: int) -> None:
         """So many links at a time from now on."""
@@ -116,6 +116,7 @@ class DialPlan:
         """Another network, or awake from sleep: what failed before may work now."""
         for target in self._targets.values():
             target.overtake()
+            target.own = False  # the address may be another device's in this network
             self._news(target, now + self._random() * self._policy.base_s)
 
     def again(self, site: bytes, now: float) -> None:
@@ -167,14 +168,16 @@ class DialPlan:
         if target is not None and address not in target.addresses():
             target.worked = (*target.worked, address)[:ADDRESSES_PER_SITE]
 
-    def unlinked(self, site: bytes, now: float, code: CloseCode | None = None, why: str = "") -> None:
+    def unlinked(
+        self, site: bytes, now: float, code: CloseCode | None = None, why: str = "", *, ours: bool = False
+    ) -> None:
         """A link to this site ended and no other is live: dial again, soon after a loss and later after a refusal."""
         since = self._linked.pop(site, now)
         self._doubted.discard(site)
         for target in self._targets_of(site):
             if now - since >= self._policy.settled_s:
                 target.failures = 0
-            self._pause(target, now, code, why)
+            self._pause(target, now, code, why, ours)
 
     def succeeded(self, attempt: Attempt, address: Address, site: bytes, now: float) -> None:
         """An attempt ended in a link: the address goes to the front of those to try next time."""
@@ -208,13 +211,20 @@ class DialPlan:
         code: CloseCode | None = None,
         site: bytes | None = None,
         why: str = "",
+        *,
+        ours: bool = False,
     ) -> None:
-        """No address of the attempt led to the site; `site` is who answered there all the same."""
-        if isinstance(attempt.target, Address) and attempt.target in self._targets and site is not None:
-            self._site_of[attempt.target] = site
+        """No address of the attempt led to the site; `site` is who answered there all the same.
+
+        `ours` says that this side refused.
+        """
         target = self._targets.get(attempt.target)
+        if target is not None and isinstance(attempt.target, Address) and site is not None:
+            self._site_of[attempt.target] = site
+            # One list of addresses is copied to all devices; another process with our key is a twin, and no such case.
+            target.own = site == self._own_site and code is CloseCode.DUPLICATE
         if target is not None and target.over(attempt):
-            self._pause(target, now, code, why)
+            self._pause(target, now, code, why, ours)
         self._if_wanted(self._site_at(attempt.target), now)
 
     def _if_wanted(self, site: bytes | None, now: float) -> None:
@@ -227,7 +237,11 @@ class DialPlan:
         names: list[bytes | Address] = [site, *(at for at, owner in self._site_of.items() if owner == site)]
         return [self._targets[name] for name in names if name in self._targets]
 
-    def _pause(self, target: Target, now: float, code: CloseCode | None, why: str) -> None:
+    def _pause(self, target: Target, now: float, code: CloseCode | None, why: str, ours: bool) -> None:
+        if ours and code is CloseCode.LIMIT:  # our own max_links: nothing failed, and a place that gets free is news
+            target.error, target.yields = "", False
+            target.due = now + self._policy.settled_s * (0.5 + self._random() / 2)
+            return
         target.error, target.yields = why, False
         # A duplicate is no failure: the other link is, or was, alive (profile §7).
         target.failures += code is not CloseCode.DUPLICATE
@@ -303,19 +317,27 @@ class DialPlan:
 
     def _idle(self, name: bytes | Address, target: Target, crowd: _Crowd) -> bool:
         site = self._site_at(name)
-        if target.dialing or (site in self._linked and site not in self._doubted):
+        if target.own or target.dialing or (site in self._linked and site not in self._doubted):
             return False
         if not target.addresses() or crowd.doubles(target):
             return False
-        return site is None or not crowd.scarce or self._has_place(site, crowd)
+        return not crowd.scarce or self._has_place(site, crowd)
 
     def _site_at(self, name: bytes | Address) -> bytes | None:
         return name if isinstance(name, bytes) else self._site_of.get(name)
 
-    def _has_place(self, site: bytes, crowd: _Crowd) -> bool:
-        """Whether a link to a site would stay beside those that there are, or are about to be."""
-        free = self._max_links - len(crowd.taken) + (site in crowd.taken)
-        return free > 0 or site in beside(self._own_site, (*crowd.nearest, site))
+    def _has_place(self, site: bytes | None, crowd: _Crowd) -> bool:
+        """Whether a link to a site would stay beside those that there are, or are about to be (as `surplus` decides).
+
+        Whoever is at an address may be a nearer one, unless there is one link only, which gives way to nobody.
+        """
+        taken = len(crowd.taken) - (site in crowd.taken)
+        if taken < self._max_links:
+            return True
+        if site is None:
+            return self._max_links > 1
+        kept = beside(self._own_site, (*crowd.nearest, site))
+        return site in kept and taken > sum(other in crowd.taken for other in kept - {site})
 
     # --- what is told of it
 
@@ -352,6 +374,8 @@ class DialPlan:
             return Dialing.LINKED
         if target.dialing:
             return Dialing.DIALING
+        if target.own:
+            return Dialing.OWN
         if not target.addresses():
             return Dialing.NO_ADDRESS
         if crowd.doubles(target):

@@ -19,6 +19,7 @@ class Dialing(StrEnum):
     NO_ADDRESS = "no-address"
     NO_PLACE = "max-links"  # others are nearer on the ring, and there are as many links as there may be
     DOUBLED = "doubled"  # one of its addresses is being dialed for another target
+    OWN = "own"  # this very node answered there
     NO_TARGET = "no-target"  # no member that may be dialed
 
 

@@ -59,6 +59,7 @@ class Target:
     last: float = field(default=float("-inf"))  # when the last attempt began
     attempt: Attempt | None = None  # under way
     overtaken: Attempt | None = None  # under way too, from before there was other news
+    own: bool = False  # this very node answered there: nothing to dial while the network and the settings stay
     error: str = ""  # why the last attempt led to no link, or the last link ended
     elsewhere: dict[Address, bytes] = field(default_factory=dict)  # who answered there instead
 

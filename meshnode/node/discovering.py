@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshnode.model.member import Member
 from meshnode.model.site import short_text, site_text
 from meshnode.net.addresses import Address
+from meshnode.net.interfaces import ALLOW, DENY, OFF_LINE
 from meshnode.net.seen import Seen, Standing
 from meshnode.node.dialreason import Dialing, DialReason
 from meshnode.node.discoverviews import (
@@ -26,10 +28,13 @@ from meshnode.store import meta
 from meshnode.store.database import Tx
 
 if TYPE_CHECKING:  # mDNS is of no use to most verbs
-    from meshnode.net.interfaces import Selection
+    from meshnode.net.interfaces import Interface
     from meshnode.node.config import Config
     from meshnode.node.surroundings import Surroundings
 
+_SETTLED = frozenset({Dialing.LINKED, Dialing.OWN})  # what went wrong before is of no interest
+OFF = "off"
+IN_NO_MESH = "this device is in no mesh yet, so that nothing in it can be checked"
 SERVICE = "._meshnode._udp.local."
 NO_NODE = "no node runs here: start it with `meshnode up`"
 CUT_OFF = "this node is cut off from others on purpose"
@@ -68,30 +73,55 @@ def discover_view(around: Surroundings, mesh: Mesh | None, nobody: str) -> Disco
     members = [] if mesh is None else mesh.others()
     proven: dict[bytes, list[AnnouncementView]] = {member.site: [] for member in members}
     strangers: list[AnnouncementView] = []
+    own: list[AnnouncementView] = []
     for seen in around.seen:
         theirs = proven.get(seen.site or b"") if seen.standing is Standing.VERIFIED else None
-        (strangers if theirs is None else theirs).append(_announcement(seen))
+        others = own if seen.standing is Standing.OWN else strangers
+        if mesh is None and seen.standing is Standing.UNKNOWN_SITE:
+            seen = replace(seen, reason=IN_NO_MESH)
+        (others if theirs is None else theirs).append(_announcement(seen))
     return DiscoverView(
         running=nobody != NO_NODE,
         discovery=around.discovery,
-        interfaces=tuple(_interfaces(around.selection)),
+        interfaces=tuple(_interfaces(around)),
         members=tuple(_member(mesh, each, proven[each.site], around, nobody) for each in members if mesh is not None),
         peers=tuple(_peer(name, around, nobody) for name in around.dialing if isinstance(name, Address)),
         strangers=tuple(strangers),
+        own=tuple(own),
+        deaf=around.deaf,
+        notes=tuple(note for note in map(around.selection.misnamed, (ALLOW, DENY)) if note not in around.discovery),
     )
 
 
-def _interfaces(selection: Selection) -> list[InterfaceView]:
-    used, skipped = {interface.name for interface in selection.used}, dict(selection.skipped)
+def _interfaces(around: Surroundings) -> list[InterfaceView]:
+    reasons = {interface.name: _unused(interface, around) for interface in around.selection.every}
     return [
         InterfaceView(
             name=interface.name,
-            used=interface.name in used,
-            reason="" if interface.name in used else skipped.get(interface.name, "loopback, and there are others"),
+            used=not reasons[interface.name],
+            reason=reasons[interface.name],
+            up=interface.up,
             addresses=tuple(address.ip.compressed for address in interface.addresses),
         )
-        for interface in selection.every
+        for interface in around.selection.every
     ]
+
+
+def _unused(interface: Interface, around: Surroundings) -> str:
+    """Why mDNS does not use an interface, nothing where it does: the table says no other thing than the line above."""
+    skipped, name = dict(around.selection.skipped), interface.name
+    if name in skipped:
+        return skipped[name]
+    if not interface.up:
+        return OFF_LINE
+    if name in around.listening:
+        return ""
+    if not around.listening:
+        return "mDNS is off" if around.discovery == OFF else "mDNS does not use it at the moment"
+    for sentence in around.refused:
+        if sentence.startswith((f"{name}: ", f"{name} (")):
+            return f"it cannot multicast: {sentence}"
+    return "loopback, and there are others" if interface.loopback else "more interfaces than mDNS uses at a time"
 
 
 def _announcement(seen: Seen) -> AnnouncementView:
@@ -156,13 +186,17 @@ def _dial(reason: DialReason, against: str, heard: Heard) -> DialView:
 def dial_words(reason: DialReason, heard: Heard) -> str:
     """The reason as a sentence."""
     words = [_WORDS[reason.state](reason, heard)]
-    if reason.failures and reason.state is not Dialing.LINKED:
-        words.append(f"{reason.failures} {'failure' if reason.failures == 1 else 'failures'} so far")
-    if reason.error and reason.state is not Dialing.LINKED:
+    if reason.failures and reason.state not in _SETTLED:
+        words.append(f"{_counted(reason.failures, 'failure', 'failures')} so far")
+    if reason.error and reason.state not in _SETTLED:
         words.append(f"the last: {reason.error}")
     for address, site in reason.elsewhere:
         words.append(f"{address.text()} was passed over, {short_text(site)} answers there")
     return "; ".join(words)
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
 
 
 def _linked(reason: DialReason, heard: Heard) -> str:
@@ -175,12 +209,17 @@ def _linked(reason: DialReason, heard: Heard) -> str:
 
 _WORDS: Mapping[Dialing, Callable[[DialReason, Heard], str]] = {
     Dialing.LINKED: _linked,
-    Dialing.DIALING: lambda reason, _: f"is being dialed now, at {len(reason.addresses)} addresses",
+    Dialing.DIALING: lambda reason, _: (
+        f"is being dialed now, at {_counted(len(reason.addresses), 'address', 'addresses')}"
+    ),
     Dialing.WAITING: lambda reason, _: f"the next attempt is in {math.ceil(reason.in_s)} s",
     Dialing.YIELDING: lambda reason, _: f"the smaller site dials first: for {reason.in_s:.1f} s more",
     Dialing.QUEUED: lambda _reason, _heard: "its turn has come, after the attempts that are under way",
     Dialing.NO_ADDRESS: lambda _reason, _heard: "no address is known: it is not seen here, and none worked before",
-    Dialing.NO_PLACE: lambda _reason, _heard: "max_links allows no more links, and nearer members have them",
+    Dialing.NO_PLACE: lambda _reason, _heard: (
+        "this node has as many links as it may (max_links), and dials it when a place is free"
+    ),
     Dialing.DOUBLED: lambda _reason, _heard: "one of its addresses is being dialed already",
+    Dialing.OWN: lambda _reason, _heard: "this very node: remove it from peers, or leave it, it does no harm",
     Dialing.NO_TARGET: lambda _reason, _heard: "it is not dialed yet: it was let in just now",
 }

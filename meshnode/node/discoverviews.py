@@ -11,6 +11,7 @@ class InterfaceView(View, frozen=True, kw_only=True):
     name: str
     used: bool  # to announce and browse on
     reason: str = ""  # why it is not
+    up: bool = True
     addresses: tuple[str, ...] = ()
 
 
@@ -76,3 +77,6 @@ class DiscoverView(View, frozen=True, kw_only=True):
     members: tuple[FoundMemberView, ...] = ()
     peers: tuple[PeerAddressView, ...] = ()
     strangers: tuple[AnnouncementView, ...] = ()  # whatever is not proven to be by a member
+    own: tuple[AnnouncementView, ...] = ()  # this device's own, once it was heard
+    deaf: str = ""  # why nobody out there could be heard, if so
+    notes: tuple[str, ...] = ()  # what else its owner may want to know of the settings

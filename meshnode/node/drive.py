@@ -20,6 +20,7 @@ from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, O
 from meshnode.model.frames import CompareFrame, Hello, Request
 from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.site import short_text
+from meshnode.net.endpoint_ports import FULL_THERE, TOO_MANY_PEERS
 from meshnode.net.link import Link
 from meshnode.sync.effects import (
     Advance,
@@ -100,6 +101,8 @@ class Ending:
             return ""
         if self.code is CloseCode.RETIRED and not self.local:
             return "it says that this device was retired"
+        if self.code is CloseCode.LIMIT and self.reason == TOO_MANY_PEERS and not self.local:
+            return FULL_THERE
         return f"the last link ended: {self.reason or self.code.name.lower().replace('_', ' ')}"
 
 

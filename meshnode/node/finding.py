@@ -18,7 +18,7 @@ from meshnode.net.announcement import attestation_opener
 from meshnode.net.changes import LOOK_S, SETTLE_S, KernelNews, Look, changed
 from meshnode.net.endpoint import Endpoint
 from meshnode.net.interfaces import Interface, Selection
-from meshnode.net.mdns import Discovery
+from meshnode.net.mdns import TROUBLE, Discovery
 from meshnode.net.responder import Service
 from meshnode.net.sightings import Sighting
 from meshnode.node.config import Config, wifi_policy_of
@@ -29,7 +29,7 @@ from meshnode.node.doubting import Doubts, elsewhere
 from meshnode.node.interfaces import guard_of, selection_of
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import wall_ms
-from meshnode.node.surroundings import Surroundings, state_of
+from meshnode.node.surroundings import MDNS_OFF, OFF, Surroundings, around_of, state_of
 
 OnNotice = Callable[[str, bytes | None, str], None]
 
@@ -47,13 +47,14 @@ class Finder:
         on_worked: Callable[[bytes, Address], None],
         on_failed: Callable[[Attempt, str], None],
         on_notice: OnNotice,
+        on_over: Callable[[str], None] = lambda _kind: None,
     ) -> None:
         self._settings = settings
         self._config = settings.config
         self._nearby = 0
         self._boot = boot
         self._key_of = key_of
-        self._on_notice = on_notice
+        self._on_notice, self._on_over = on_notice, on_over
         self._plan = DialPlan(settings.key.site, random.random, max_links=settings.config.max_links)
         self._dialer = Dialer(self._plan, dial, now=time.monotonic, on_worked=on_worked, on_failed=on_failed)
         self._tasks: list[asyncio.Task[None]] = []
@@ -103,9 +104,9 @@ class Finder:
         if self._discovery is not None:
             self._discovery.refresh()
         await asyncio.sleep(seconds)
-        seen = () if self._discovery is None else tuple(self._discovery.seen())
-        dialing = self._plan.reasons(time.monotonic())
-        return Surroundings(self.state, self.selection, seen, dialing, self._plan.owners)
+        dialing, discovery = self._plan.reasons(time.monotonic()), self._discovery
+        around = Surroundings(OFF, self.selection, deaf=MDNS_OFF) if discovery is None else around_of(discovery)
+        return replace(around, dialing=dialing, owners=self._plan.owners)
 
     def announce_nearby(self, port: int) -> None:
         """Say where nearby devices may pair, 0: nowhere any more (profile §10)."""
@@ -130,6 +131,7 @@ class Finder:
         else:
             self._discovery = self._service = None
             await discovery.stop()
+            self._on_over(TROUBLE)
 
     # --- news
 
@@ -153,9 +155,9 @@ class Finder:
         self._plan.again(site, time.monotonic())
         self._dialer.wake()
 
-    def unlinked(self, site: bytes, code: CloseCode | None, why: str) -> None:
-        """The last link to this site is gone."""
-        self._plan.unlinked(site, time.monotonic(), code, why)
+    def unlinked(self, site: bytes, code: CloseCode | None, why: str, *, ours: bool) -> None:
+        """The last link to this site is gone; `ours`: this side ended it."""
+        self._plan.unlinked(site, time.monotonic(), code, why, ours=ours)
         self._dialer.wake()
         if self._discovery is not None:
             self._discovery.refresh()
@@ -169,6 +171,8 @@ class Finder:
         if self._config.mdns_enabled:
             self._discovery = self._announce(self._endpoint.port)
             self._discovery.start()
+        else:  # an earlier run may have left the notice
+            self._on_over(TROUBLE)
 
     def _announce(self, port: int) -> Discovery:
         key, mesh_id = self._settings.key, self._settings.mesh_id
@@ -181,6 +185,7 @@ class Finder:
             on_gone=self._plan.gone,
             on_notice=self._on_notice,
             on_network=self._network_changed,
+            on_over=self._on_over,
             random=random.random,
             scan=self._scan,
             guard=self._guard,

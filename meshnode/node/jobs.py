@@ -26,7 +26,7 @@ from meshnode.model.scope import Scope
 from meshnode.node.bell import Bell
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.store import invites as stored_invites
-from meshnode.store import peers
+from meshnode.store import notices, peers
 from meshnode.store.database import Tx
 from meshnode.store.writer import OWN
 from meshnode.sync.effects import Advance, Commit, NewEpoch, Resend
@@ -148,6 +148,15 @@ class StoreJobs:
     async def surface(self, kind: str, peer: bytes | None, text: str) -> None:
         """Store a notice."""
         await self._transact(peer, lambda context, tx: context.surface(tx, kind, peer, text))
+
+    async def over(self, kind: str) -> None:
+        """The condition of a notice about this node itself came to its end."""
+
+        def end(_context: Context, tx: Tx) -> None:
+            if notices.stands(tx, kind):
+                notices.end(tx, kind)
+
+        await self._transact(OWN, end)
 
     async def said_retired(self, peer: bytes, text: str) -> None:
         """A peer said that this device was retired: worth a notice unless the records that say so are here by now."""

@@ -55,6 +55,8 @@ _ITEM_HEAD = 8  # bytes, more than CBOR puts around one record
 
 logger = logging.getLogger("meshnode.network")
 
+PORT_TAKEN = "port-taken"
+
 
 class Network:
     """Everything that has a socket. Made at start and when the owner lets a node talk again; `stop` ends it."""
@@ -97,6 +99,7 @@ class Network:
             on_worked=self._dial_worked,
             on_failed=self._dial_failed,
             on_notice=self._notice,
+            on_over=self._over,
         )
         self._endpoint: Endpoint
 
@@ -115,13 +118,15 @@ class Network:
         """On the chosen port; where another program has it, on any, which announcements and dials make up for."""
         port = self.settings.config.port
         try:
-            return await self._create_endpoint(port)
+            endpoint = await self._create_endpoint(port)
         except TransportError as error:
             cause = error.__cause__
             if self.settings.port_asked or not isinstance(cause, OSError) or cause.errno != errno.EADDRINUSE:
                 raise
-            await self.jobs.surface("port-taken", None, f"{error}: listening on another one until the next start")
+            await self.jobs.surface(PORT_TAKEN, None, f"{error}: listening on another one until the next start")
             return await self._create_endpoint(0)
+        await self.jobs.over(PORT_TAKEN)
+        return endpoint
 
     async def _create_endpoint(self, port: int) -> Endpoint:
         listen = self.settings.config.listen
@@ -349,7 +354,7 @@ class Network:
             self._heard[driver.peer] = replace(
                 self._heard[driver.peer], linked=False, links=frozenset(), note=ending.why
             )
-            self._finder.unlinked(driver.peer, ending.code, ending.why)
+            self._finder.unlinked(driver.peer, ending.code, ending.why, ours=ending.local)
         self._tell_links()
         self._own_history.left(driver.peer)
         if ending.code is CloseCode.NOT_A_MEMBER and not ending.local:
@@ -495,3 +500,6 @@ class Network:
         if kind == "twin" and site == self.settings.key.site and self.publishing:
             self._stop_publishing(site)  # it answered a dial of this very node
         self._spawn(self.jobs.surface(kind, site, text))
+
+    def _over(self, kind: str) -> None:
+        self._spawn(self.jobs.over(kind))

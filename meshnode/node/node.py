@@ -47,7 +47,7 @@ from meshnode.node.peering import Heard, wait_result
 from meshnode.node.reloading import Reloading
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
-from meshnode.node.surroundings import Surroundings
+from meshnode.node.surroundings import MDNS_OFF, TOLD_OFF, Surroundings
 from meshnode.node.verifying import Verification, named_peer
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import HOW_TO_CHOOSE, Status, WaitResult, parse_table
@@ -187,6 +187,7 @@ class Node(Reloading, LocalNode):
             started_ms=self._started_ms,
             publishing=network.publishing if network else self._settings.publishing,
             discovery=network.finder.state if network else "off",
+            discovery_off=await self._what_turned_mdns_off() if network else "",
             skipped_interfaces=dict(network.finder.selection.skipped) if network else {},
             restart_required=list((await self._in_force()).pending),
         )
@@ -347,8 +348,17 @@ class Node(Reloading, LocalNode):
 
     async def _look_around(self, seconds: float) -> tuple[Surroundings, str]:
         if self._network is None:
-            return Surroundings(CUT_OFF, selection_of(self._settings.config)), CUT_OFF
-        return await self._network.finder.look(seconds), ""
+            return Surroundings(CUT_OFF, selection_of(self._settings.config), deaf=CUT_OFF), CUT_OFF
+        around = await self._network.finder.look(seconds)
+        off = await self._what_turned_mdns_off()
+        return replace(around, deaf=off or around.deaf), ""
+
+    async def _what_turned_mdns_off(self) -> str:
+        """The settings, or whoever started the node; nothing while it is on."""
+        force = await self._in_force()
+        if force.config.mdns_enabled:
+            return ""
+        return TOLD_OFF if "mdns_enabled" in force.overridden else MDNS_OFF
 
     async def _wake(self, sites: Sequence[bytes]) -> None:
         if self._network is not None:

@@ -19,6 +19,9 @@ from meshnode.node.dialreason import DialReason
 from meshnode.node.interfaces import guard_of, selection_of
 
 OFF = "off"
+MDNS_OFF = "mdns_enabled is false"
+TOLD_OFF = "the node was started so, as --no-discovery does"
+NO_TIME = "no time was given for it (--seconds 0)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,9 @@ class Surroundings:
     discovery: str  # `on`, `off`, or why it is limited
     selection: Selection
     seen: tuple[Seen, ...] = ()
+    deaf: str = ""  # why nobody out there could be heard, if so
+    listening: frozenset[str] = frozenset()  # the interfaces of `selection` that are in use, by name
+    refused: tuple[str, ...] = ()  # a sentence for each that was to be used and cannot be
     # By site, and by addresses that the operator gave; and who answered at those.
     dialing: Mapping[bytes | Address, DialReason] = field(default_factory=dict)
     owners: Mapping[Address, bytes] = field(default_factory=dict)
@@ -53,10 +59,22 @@ def state_of(discovery: Discovery | None) -> str:
     return state.reason or ("on" if state.working else "not working")
 
 
+def around_of(discovery: Discovery, deaf: str = "") -> Surroundings:
+    """What a discovery that runs sees at this moment."""
+    return Surroundings(
+        state_of(discovery),
+        discovery.selection,
+        tuple(discovery.seen()),
+        deaf or discovery.deaf,
+        discovery.listening,
+        discovery.refused,
+    )
+
+
 async def look_around(config: Config, seconds: float, mesh: MeshKeys = STRANGER) -> Surroundings:
     """Browse for so long without announcing anything; nothing at all where the settings turn mDNS off."""
     if not config.mdns_enabled:
-        return Surroundings(OFF, selection_of(config))
+        return Surroundings(OFF, selection_of(config), deaf=MDNS_OFF)
     discovery = Discovery(
         None,
         open_attestation=attestation_opener(mesh.mesh_id, mesh.key_of),
@@ -71,6 +89,6 @@ async def look_around(config: Config, seconds: float, mesh: MeshKeys = STRANGER)
     discovery.start()
     try:
         await asyncio.sleep(seconds)
-        return Surroundings(state_of(discovery), discovery.selection, tuple(discovery.seen()))
+        return around_of(discovery, NO_TIME if seconds == 0 else "")
     finally:
         await discovery.stop()

@@ -218,6 +218,7 @@ class Status(View, frozen=True, kw_only=True):
     publishing: bool = True
     moved: str = ""  # where the device was moved to, and what its owner can do here
     discovery: str = "off"  # "on", "off", or the reason why it degraded (profile §11)
+    discovery_off: str = ""  # what turned it off, where it is
     skipped_interfaces: dict[str, str] = {}  # interfaces on which nothing is announced or looked for, and why
     restart_required: list[str] = []  # settings of which config.toml says something else than is in force
     notices: list[NoticeView] = []

@@ -133,3 +133,46 @@ def test_an_address_given_by_the_operator_is_explained_too() -> None:
     plan.linked(LARGE, 1.0)
     assert plan.owners == {HERE: LARGE}
     assert plan.explain(HERE, 1.0).state is Dialing.LINKED
+
+
+def test_an_address_of_this_very_node_is_dialed_no_more_until_the_network_or_the_settings_change() -> None:
+    plan = plan_of()
+    plan.static([HERE], 0.0)
+    plan.failed(begin(plan, 0.0), 0.0, CloseCode.DUPLICATE, OWN, "that address is this node itself")
+    assert (plan.explain(HERE, 9.0).state, plan.due(9.0), plan.next_due()) == (Dialing.OWN, [], None)
+    plan.network_changed(10.0)
+    plan.failed(begin(plan, 20.0), 20.0, CloseCode.DUPLICATE, OWN)
+    assert plan.due(30.0) == []
+    plan.static([HERE, THERE], 40.0)
+    assert {attempt.target for attempt in plan.due(41.0)} == {HERE, THERE}
+
+
+def test_a_twin_of_this_node_is_not_this_very_node() -> None:
+    plan = plan_of()
+    plan.static([HERE], 0.0)
+    plan.failed(begin(plan, 0.0), 0.0, CloseCode.TWIN, OWN)
+    assert plan.explain(HERE, 1.0).state is Dialing.WAITING
+
+
+def test_a_single_link_gives_way_to_nobody_so_that_nobody_is_dialed_beside_it() -> None:
+    plan = plan_of(SMALL, LARGE, max_links=1)
+    plan.linked(SMALL, 0.0)
+    plan.remembered(LARGE, [HERE], 0.0)
+    plan.static([THERE], 0.0)
+    assert (plan.due(60.0), plan.next_due()) == ([], None)
+    assert {plan.explain(name, 60.0).state for name in (LARGE, THERE)} == {Dialing.NO_PLACE}
+    plan.unlinked(SMALL, 60.0)
+    assert plan.due(61.0)
+
+
+def test_our_own_limit_is_no_failure_and_that_of_another_is_one() -> None:
+    plan = plan_of(SMALL, LARGE, max_links=1)
+    plan.seen(LARGE, b"", [HERE], 0.0)
+    plan.failed(begin(plan, 0.0), 1.0, CloseCode.LIMIT, LARGE, "full", ours=True)
+    told = plan.explain(LARGE, 1.0)
+    assert (told.state, told.failures, told.error, told.in_s) == (Dialing.WAITING, 0, "", POLICY.settled_s)
+    plan.linked(LARGE, 20.0)
+    plan.unlinked(LARGE, 21.0, CloseCode.LIMIT, "nearer members need the place", ours=True)
+    assert (plan.explain(LARGE, 21.0).failures, plan.explain(LARGE, 21.0).error) == (0, "")
+    plan.failed(begin(plan, 31.0), 31.0, CloseCode.LIMIT, LARGE, "full")
+    assert (plan.explain(LARGE, 31.0).failures, plan.explain(LARGE, 31.0).error) == (1, "full")

@@ -11,7 +11,7 @@ import pytest
 from meshnode.errors import TransportError
 from meshnode.net import adapters
 from meshnode.net.adapters import linux_device, local_interfaces, loopback_selection, selection_at
-from meshnode.net.interfaces import UNKNOWN, Device, Interface, Rules, Selection, select, virtual
+from meshnode.net.interfaces import ALLOW, DENY, UNKNOWN, Device, Interface, Rules, Selection, select, virtual
 
 CARD, TUNNEL = Device(card=True), Device(tunnel=True)
 
@@ -80,6 +80,33 @@ def test_loopback_is_used_only_where_nothing_else_is_left() -> None:
     assert select((LO, DOCKER)).spare == ()
     assert used(select((LO, ETH))) == ["eth0"]
     assert select(()) == Selection(())
+
+
+def test_a_name_that_no_interface_has_is_told_with_those_there_are() -> None:
+    selected = select(ALL, Rules(allow=("nosuch", "eth?"), deny=("wlan9",)))
+    assert used(selected) == ["eth0"]
+    there = "(there are: eth0, wlan0, docker0, wg0, lo)"
+    assert selected.misnamed(ALLOW) == f"no interface is called nosuch, as allow_interfaces has it {there}"
+    assert selected.without({"eth0": "x"}).misnamed(DENY).startswith("no interface is called wlan9, as deny_interfaces")
+    assert select(ALL, Rules(allow=("eth0",))).misnamed(ALLOW) == ""
+
+
+def test_a_card_that_is_down_is_told_although_it_has_no_address_left() -> None:
+    bare = Interface("eth9", 9, (), CARD, up=False)
+    assert (bare.loopback, used(select((LO, bare))), select((LO, bare)).skipped) == (False, ["lo"], ())
+    assert select((LO, bare)).unplugged
+    assert not select((LO, bare, ETH)).unplugged
+    assert not select((LO, DOCKER)).unplugged
+    assert not select((LO,)).unplugged
+
+
+def test_of_interfaces_without_an_address_only_cards_that_are_down_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = {"lan1": Device(up=False), "lan2": Device(up=True), "ifb0": Device(up=False), "x": Device(True, up=False)}
+    monkeypatch.setattr(adapters.socket, "if_nameindex", lambda: list(enumerate(devices, 900)))
+    assert {one.name for one in local_interfaces(lambda name, _: devices.get(name, UNKNOWN)) if not one.addresses} == {
+        "lan1",
+        "x",
+    }
 
 
 def test_containers_that_come_and_go_are_no_other_network_and_a_vpn_is_one() -> None:

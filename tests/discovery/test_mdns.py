@@ -119,6 +119,7 @@ class Rig:
             on_notice=lambda kind, site, text: self.notices.put_nowait((kind, text)),
             random=lambda: 1.0,
             on_network=self.networks.set,
+            on_over=lambda kind: self.notices.put_nowait((kind, "")),
             scan=self.scan,
             guard=self.guard,
             responder=self.wire.make,
@@ -445,7 +446,8 @@ async def test_of_a_node_that_can_only_keep_quiet_the_networks_are_looked_at_aga
     async with running(Pace(rescan_s=0.005, retry_s=LIMIT_S * 2)) as rig:
         rig.interfaces, rig.joined = (WLAN,), {"wlan0": Wifi(b"Cafe")}
         rig.guard.follow(CAREFUL)
-        await rig.until(lambda: rig.discovery.state.reason.startswith(f"{QUIET}; every network interface is skipped"))
+        once = f"{QUIET}; every network interface is skipped: wlan0"
+        await rig.until(lambda: rig.discovery.state.reason == once)
         rig.joined = {"wlan0": Wifi(b"Home")}
         rig.guard.follow(CAREFUL)
         await rig.until(lambda: rig.wire.log[-1:] == ["announce 4747 10.1.1.1"])
@@ -503,3 +505,26 @@ async def test_an_attestation_too_large_for_a_txt_record_is_refused() -> None:
             await responder.announce(huge, ("127.0.0.1",))
     finally:
         await responder.close()
+
+
+async def test_a_condition_that_ended_is_told_to_be_over() -> None:
+    async with running() as rig:
+        rig.rules = Rules(deny=("lo",))
+        while (await rig.notices.get())[1] != "every network interface is skipped: lo: deny_interfaces names it":
+            pass
+        rig.interfaces, rig.rules = (LOOPBACK, WLAN), Rules()
+        while await rig.notices.get() != ("discovery", ""):
+            pass
+        assert rig.discovery.state == DiscoveryState(True, "")
+
+
+async def test_a_tool_that_does_not_answer_yet_is_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(names: Iterable[str]) -> dict[str, Network]:
+        return await asyncio.Future()
+
+    async with running() as rig:
+        monkeypatch.setattr(rig.guard, "_read", hang)
+        rig.interfaces = (LOOPBACK, WLAN)
+        rig.guard.follow(CAREFUL)
+        await rig.until(lambda: rig.discovery.state == DiscoveryState(False, f"waiting for {rig.guard.tool}"))
+        assert (rig.discovery.deaf, rig.discovery.listening) == (f"waiting for {rig.guard.tool}", frozenset())

@@ -55,13 +55,24 @@ async def test_its_answer_is_taken_as_it_is(stub: Path) -> None:
     ("script", "reason"),
     [
         ("echo half; exit 1", "stub ended with code 1"),
+        ("echo >&2; echo 'no \033[31mbus' >&2; echo more >&2; exit 8", "stub ended with code 8: no ?[31mbus"),
+        (f"echo {'x' * 300} >&2; exit 1", f"stub ended with code 1: {'x' * 200}"),
         ("kill -9 $$", "stub ended with code -9"),
         ("sleep 60", "stub did not answer within 0.3 s"),
         ("sleep 60 & exit 0", "stub did not answer within 0.3 s"),
         ("exec yes", "stub said more than 100000 bytes"),
         ("exec >&-; sleep 60", "stub did not answer within 0.3 s"),
     ],
-    ids=["fails", "killed", "hangs", "leaves a child", "floods", "closes and stays"],
+    ids=[
+        "fails",
+        "complains",
+        "complains at length",
+        "killed",
+        "hangs",
+        "leaves a child",
+        "floods",
+        "closes and stays",
+    ],
 )
 async def test_trouble_is_a_sentence(stub: Path, script: str, reason: str) -> None:
     write(stub, f"echo $$ >{stub}.pid; {script}")

@@ -67,5 +67,6 @@ async def test_a_taken_port_and_swallowed_multicast(homes: list[Path], tmp_path:
             lan.unblock_mdns(BLOCKED)
             for node in (taken, blocked):
                 await says(node, "on")
+                assert await noticed(node) == "", "what ended is over"
             await links_to(blocked.client, "n0", "n1")
             await links_to(taken.client, "n1", "n2")

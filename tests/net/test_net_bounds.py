@@ -183,6 +183,8 @@ async def test_live_links_are_bounded_and_the_next_peer_is_told() -> None:
             with pytest.raises(TransportError) as refusal:
                 await here.endpoint.dial("127.0.0.1", bob.endpoint.port)
             assert refusal.value.code is CloseCode.LIMIT
+            assert refusal.value.ours
+            assert "this node has as many links as it may (max_links)" in str(refusal.value)
 
 
 async def test_where_links_yield_the_farthest_gives_its_place_to_a_neighbour() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from aioquic.quic import events
 from aioquic.tls import SessionTicket
@@ -22,6 +24,7 @@ from support.quic import (
 
 from meshnode.errors import CloseCode, TransportError
 from meshnode.net.endpoint import ALPN_PAIRING, ALPN_SYNC
+from meshnode.net.quic_words import quic_words
 
 BAD_CERTIFICATES = [
     "no-binding",
@@ -182,6 +185,33 @@ async def test_a_wrong_alpn_fails_the_handshake_for_both(alpn: str | None) -> No
         assert not here.links
         assert here.kinds() == ["handshake-failed"]
         await still_listens(here)
+
+
+async def test_a_dial_that_its_dialer_gives_up_is_no_notice() -> None:
+    """Addresses of one node are raced, and the others given up: nothing went wrong."""
+    async with station() as here, station(BOB) as bob, asyncio.timeout(PATIENCE_S):
+        here.endpoint._socket.send = lambda data, address: True  # type: ignore[method-assign]  # its answers are late
+        dial = asyncio.create_task(bob.endpoint.dial("127.0.0.1", here.endpoint.port))
+        while not here.endpoint.reception.handshaking:  # noqa: ASYNC110 - nothing reports a half handshake
+            await asyncio.sleep(0)
+        dial.cancel()
+        await asyncio.wait({dial})
+        while here.endpoint.reception.handshaking:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert here.kinds() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (0xC, "it gave up before the connection was up (QUIC error 0xc)"),
+        (0x7, "it broke off (QUIC error 0x7): if it is a device of yours, bring both devices to the same release"),
+        (0x178, "it speaks another protocol, or another version of this one: bring both devices"),
+        (0x105, "it broke off (TLS alert 5): if it is"),
+    ],
+)
+def test_errors_of_the_transport_are_words(error: int, says: str) -> None:
+    assert quic_words(error).startswith(says)
 
 
 async def test_a_server_with_another_alpn_is_no_peer() -> None:

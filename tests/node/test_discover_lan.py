@@ -15,6 +15,8 @@ from support.launch import launch
 from support.nodes import PATIENCE_S, Process, free_port, pair_of_homes
 
 from meshnode import Home
+from meshnode.net.interfaces import OFF_LINE
+from meshnode.net.mdns import NO_NETWORK
 from meshnode.node.api import Operations
 from meshnode.node.discoverviews import DiscoverView
 
@@ -65,3 +67,33 @@ async def test_who_is_told_apart_and_why_depends_on_who_looks(tmp_path: Path) ->
     assert {each["standing"] for each in by_stranger["strangers"]} == {"unknown-site"}
     assert {each["site"] for each in by_stranger["strangers"]} == {own, stranger}
     assert not (tmp_path / "none").exists()
+
+
+async def test_without_a_network_the_line_and_the_table_say_the_same(tmp_path: Path) -> None:
+    """A pulled cable, an interface that is switched off and has no address left, and a name that is mistyped."""
+
+    def eth0(found: Any) -> tuple[bool, str]:
+        (one,) = [each for each in found["interfaces"] if each["name"] == "eth0"]
+        return one["used"], one["reason"]
+
+    home = tmp_path / "none"
+    with Lan(1) as lan:
+        assert eth0(await discover(lan, 0, home)) == (True, "")
+        lan.cut(0)
+        cut = await discover(lan, 0, home)
+        lan.configure(0, "link", "set", "eth0", "down")
+        lan.configure(0, "address", "flush", "dev", "eth0")
+        down = await discover(lan, 0, home)
+        lan.mend(0)
+        lan.configure(0, "address", "add", "10.47.0.1/24", "dev", "eth0")
+        lan.configure(0, "link", "set", "eth0", "up")
+        home.mkdir()
+        (home / "config.toml").write_text('allow_interfaces = ["nosuch"]\n')
+        misnamed = await discover(lan, 0, home)
+    for found in (cut, down):
+        assert eth0(found) == (False, OFF_LINE)
+        assert found["discovery"] == found["deaf"] == NO_NETWORK
+    assert misnamed["deaf"] == misnamed["discovery"]
+    assert misnamed["discovery"].startswith(
+        "no interface is called nosuch, as allow_interfaces has it (there are: eth0"
+    )

@@ -19,7 +19,7 @@ from meshnode.node.dialreason import Dialing, DialReason
 from meshnode.node.discovering import dial_words, discover_view, strangers_around
 from meshnode.node.local import open_local
 from meshnode.node.peering import Heard
-from meshnode.node.surroundings import Surroundings
+from meshnode.node.surroundings import TOLD_OFF, Surroundings
 
 HERE, THERE = Address("10.0.0.1", 4747), Address("fe80::1%2", 4747)
 LINKED = Heard(linked=True, address="10.0.0.1:4747", opened_by_us=True)
@@ -36,6 +36,7 @@ LINKED = Heard(linked=True, address="10.0.0.1:4747", opened_by_us=True)
         ),
         (DialReason(Dialing.LINKED), Heard(), "linked"),
         (DialReason(Dialing.DIALING, addresses=(HERE, THERE)), Heard(), "is being dialed now, at 2 addresses"),
+        (DialReason(Dialing.DIALING, addresses=(HERE,)), Heard(), "is being dialed now, at 1 address"),
         (
             DialReason(Dialing.WAITING, 11.2, 2, "10.0.0.1:4747: no answer within 10 s", (HERE,)),
             Heard(),
@@ -49,8 +50,17 @@ LINKED = Heard(linked=True, address="10.0.0.1:4747", opened_by_us=True)
         (DialReason(Dialing.YIELDING, 0.42), Heard(), "the smaller site dials first: for 0.4 s more"),
         (DialReason(Dialing.QUEUED), Heard(), "its turn has come, after the attempts that are under way"),
         (DialReason(Dialing.NO_ADDRESS), Heard(), "no address is known: it is not seen here, and none worked before"),
-        (DialReason(Dialing.NO_PLACE), Heard(), "max_links allows no more links, and nearer members have them"),
+        (
+            DialReason(Dialing.NO_PLACE),
+            Heard(),
+            "this node has as many links as it may (max_links), and dials it when a place is free",
+        ),
         (DialReason(Dialing.DOUBLED), Heard(), "one of its addresses is being dialed already"),
+        (
+            DialReason(Dialing.OWN, error="10.0.0.1:4747: that address is this node itself"),
+            Heard(),
+            "this very node: remove it from peers, or leave it, it does no harm",
+        ),
         (DialReason(Dialing.NO_TARGET), Heard(), "it is not dialed yet: it was let in just now"),
     ],
     ids=lambda value: value.state.value if isinstance(value, DialReason) else "",
@@ -66,6 +76,7 @@ def test_without_a_node_everybody_is_a_stranger() -> None:
     found = discover_view(Surroundings("on", Selection(()), (seen,)), None, "nobody looks")
     assert (found.members, found.peers) == ((), ())
     (stranger,) = found.strangers
+    assert stranger.reason.startswith("this device is in no mesh yet")
     assert (stranger.instance, stranger.short, stranger.mesh_tag) == ("desk-01.", "01" * 4, "02" * 8)
     assert stranger.addresses == ("10.0.0.1:4747", "[fe80::1%2]:4747")
 
@@ -85,6 +96,8 @@ async def test_a_running_node_explains_each_member_and_each_address_of_its_setti
             found = await a.discover(seconds=0)
             (member,) = found.members
             assert (found.running, found.discovery, found.strangers) == (True, "off", ())
+            assert found.deaf == (await a.status()).discovery_off == TOLD_OFF
+            assert {each.reason for each in found.interfaces if each.up} == {"mDNS is off"}
             assert (member.name, member.linked, member.dial.state) == ("b", True, "linked")
             assert f"linked at 127.0.0.1:{ports[1]}" in member.dial.why
             by_address = {peer.address: peer for peer in found.peers}
@@ -136,3 +149,14 @@ async def test_an_address_at_which_another_member_answers_is_passed_over_and_nam
             return [(each.address, each.site) for each in c.dial.passed_over] == [wanted]
 
         await until(a, told)
+
+
+async def test_an_address_of_the_node_itself_is_told_as_such_and_left_alone(tmp_path: Path) -> None:
+    port = free_port()
+    async with Node(tmp_path / "home", config=loopback(port, port=port, name="a")) as node:
+
+        async def told() -> bool:
+            (peer,) = (await node.discover(seconds=0)).peers
+            return peer.dial.state == "own" and peer.dial.why.startswith("this very node")
+
+        await until(node, told)

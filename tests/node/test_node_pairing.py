@@ -77,7 +77,9 @@ async def test_who_waits_is_told_who_joined(desk: Process, tmp_path: Path) -> No
     ended = await asking.end()
     assert (ended.code, ended.out) == (0, f"'lap' (site {lap['short']}) joined.\n")
     status = await meshnode("status", home=desk.home)
-    assert f"notice joined {lap['short']} ×1: lap ({lap['short']}) joined with an invite" in status.out
+    assert f"notice joined {lap['short']}, " in status.out
+    assert f" ago: lap ({lap['short']}) joined with an invite" in status.out
+    assert status.out.count("meshnode notices acknowledge") == 1
 
 
 async def test_yes_at_the_inviter_lets_it_in(desk: Process, tmp_path: Path) -> None:

@@ -149,7 +149,8 @@ class MemoryNode:
             interfaces=(InterfaceView(name="docker0", used=False, reason="allow_interfaces can name it"),),
             members=(member,),
             peers=(PeerAddressView(address="10.0.0.9:4747", dial=DialView(state="dialing", why="is being dialed")),),
-            strangers=(own, lie),
+            strangers=(lie,),
+            own=(own,),
         )
 
     async def doctor(self, checks: Sequence[str] = ()) -> DoctorView:
