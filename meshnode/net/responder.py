@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZerocon
 
 from meshnode.errors import UsageError
 from meshnode.limits import HOSTS_PER_ANNOUNCEMENT
+from meshnode.net.mdns_budget import Budget, Paced
 from meshnode.net.multicast import Paths, hear_joined_only
 
 SERVICE_TYPE = "_meshnode._udp.local."
@@ -82,8 +84,10 @@ class Responder:
         """
         if self._browser is None:
             await self._zeroconf.zeroconf.async_wait_for_start()
+            budget = Budget()
             for reader in self._zeroconf.zeroconf.engine.readers:
                 hear_joined_only(reader.transport.get_extra_info("socket"))
+                reader.transport.set_protocol(Paced(reader.transport.get_protocol(), budget, time.perf_counter))
         else:
             await self._browser.async_cancel()
         if self.own_instance is not None:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not lan_available(), reason="needs root and ipro
 
 async def discover(lan: Lan, host: int, home: Path, *sites: str) -> Any:
     """`meshnode discover` in a host, as JSON; again until all of these sites were seen."""
-    command = [sys.executable, "-m", "meshnode", "--home", str(home), "discover", "--seconds", "1", "--output", "json"]
+    command = [sys.executable, "-m", "meshnode", "--home", str(home), "discover", "--seconds", "3", "--output", "json"]
     while True:
         done = await asyncio.to_thread(lan.run, host, command)
         assert done.returncode == 0, done.stderr
