@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from meshnode.engine.offer import Filter
@@ -22,6 +22,7 @@ from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.site import short_text
 from meshnode.net.endpoint_ports import FULL_THERE, TOO_MANY_PEERS
 from meshnode.net.link import Link
+from meshnode.node.peering import Heard
 from meshnode.sync.effects import (
     Advance,
     Answer,
@@ -408,3 +409,20 @@ class PeerDriver:
         except Exception:
             log_event(logger, logging.ERROR, LogEvent.LINK_FAULT, trace=True, peer=short_text(self.peer))
             self.link.close(CloseCode.INTERNAL, "internal error")
+
+
+def heard_on(driver: PeerDriver, before: Heard) -> Heard:
+    """What is known of a peer by now, on its live link."""
+    greeted = driver.session.hello is not None
+    return replace(
+        before,
+        linked=greeted and not driver.link.closed,
+        address=driver.link.remote_address,
+        opened_by_us=driver.link.opened_by_us,
+        note="",
+        told=dict(driver.session.peer_watermarks),
+        newest=None if driver.session.peer_told else before.newest,
+        offered=driver.offered if greeted else None,
+        links=driver.session.peer_links or frozenset(),
+        stopped=driver.session.stopped,
+    )

@@ -36,7 +36,7 @@ from meshnode.node.ceremony import UnknownInvites, invite_over
 from meshnode.node.comparing import Comparisons
 from meshnode.node.config import Config
 from meshnode.node.dialtarget import Attempt
-from meshnode.node.drive import Ending, Hooks, PeerDriver
+from meshnode.node.drive import Ending, Hooks, PeerDriver, heard_on
 from meshnode.node.farewell import Farewell
 from meshnode.node.finding import Finder
 from meshnode.node.jobs import StoreJobs
@@ -483,18 +483,7 @@ class Network:
         return [driver for link, driver in self._drivers.items() if link.live and not link.closed]
 
     def _remember(self, driver: PeerDriver) -> None:
-        self._heard[driver.peer] = replace(
-            self._heard.get(driver.peer, Heard()),
-            linked=driver.session.hello is not None and not driver.link.closed,
-            address=driver.link.remote_address,
-            opened_by_us=driver.link.opened_by_us,
-            note="",
-            told=dict(driver.session.peer_watermarks),
-            newest=None if driver.session.peer_told else self._heard.get(driver.peer, Heard()).newest,
-            offered=driver.offered if driver.session.hello is not None else None,
-            links=driver.session.peer_links or frozenset(),
-            stopped=driver.session.stopped,
-        )
+        self._heard[driver.peer] = heard_on(driver, self._heard.get(driver.peer, Heard()))
 
     def _notice(self, kind: str, site: bytes | None, text: str) -> None:
         if kind == "twin" and site == self.settings.key.site and self.publishing:
