@@ -64,7 +64,7 @@ class Names:
         except OSError as error:
             found = error
         except UnicodeError as error:  # of what is no name at all
-            found = OSError(str(error))
+            found = OSError(socket.EAI_NONAME, str(error))
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_answer, answer, found)
 

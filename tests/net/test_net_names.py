@@ -54,7 +54,7 @@ async def test_names_that_hang_keep_no_address_and_no_other_thread_waiting(resol
 async def test_a_name_is_given_up_in_time_and_asked_for_once(resolver: Resolver) -> None:
     names = Names(resolver.look_up)
     for _ in range(3):
-        with pytest.raises(TransportError, match=r"nas: the name was not resolved within 0\.01 s"):
+        with pytest.raises(TransportError, match=r"nas:4747: the name was not resolved within 0\.01 s"):
             await names.resolve("nas", 4747, 0.01)
     assert resolver.asked == ["nas"]
     resolver.answers.set()
@@ -76,10 +76,10 @@ async def test_a_dead_address_of_a_name_costs_a_moment() -> None:
         assert link.site == CAROL.site
         assert proven == [True]
         assert len(alice.endpoint._connections) == 1
-        with pytest.raises(TransportError, match=r"127\.0\.0\.1:9: no answer within"):
+        with pytest.raises(TransportError, match=r"127\.0\.0\.(1|99):9: no answer within"):
             await alice.endpoint.dial("nas", 9, timeout=0.05)
 
 
 async def test_what_is_no_name_is_a_reason() -> None:
-    with pytest.raises(TransportError, match="no such host"):
+    with pytest.raises(TransportError, match="there is no host of that name"):
         await Names().resolve("a..b", 4747, 5)
