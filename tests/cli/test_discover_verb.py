@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
 from support.command import meshnode
 from support.memory_node import PEER, MemoryNode
 
-from meshnode.control.server import ControlServer
-from meshnode.node.config import Config
 from meshnode.node.discoverviews import AnnouncementView, DiscoverView
 from meshnode.node.home import Home
 from meshnode.node.views import Status
 
 OWN = AnnouncementView(instance="desk-0a0b0c0d", standing="own", reason="this very node")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    home = Home(tmp_path / "n", Config())
-    home.prepare()
-    home.write_incarnation(bytes(16))
-    return home
-
-
-@pytest.fixture
-async def node(home: Home) -> AsyncIterator[MemoryNode]:
-    node = MemoryNode()
-    async with ControlServer(node, home):
-        yield node
 
 
 async def test_members_strangers_and_interfaces_stand_apart_with_their_reasons(home: Home, node: MemoryNode) -> None:

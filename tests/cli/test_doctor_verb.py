@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from support.command import meshnode, meshnode_afresh
 from support.memory_node import MemoryNode
 
-from meshnode.control.server import ControlServer
 from meshnode.errors import NotFoundError
-from meshnode.node.config import Config
 from meshnode.node.home import Home
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    home = Home(tmp_path / "n", Config())
-    home.prepare()
-    home.write_incarnation(bytes(16))
-    return home
-
-
-@pytest.fixture
-async def node(home: Home) -> AsyncIterator[MemoryNode]:
-    node = MemoryNode()
-    async with ControlServer(node, home):
-        yield node
 
 
 async def test_a_running_node_is_asked_whatever_its_settings_have_become(home: Home, node: MemoryNode) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,26 +10,9 @@ from support.command import meshnode
 from support.memory_node import PEER, MemoryNode
 
 from meshnode.control.client import ControlClient
-from meshnode.control.server import ControlServer
 from meshnode.errors import TransportError, UsageError
-from meshnode.node.config import Config
 from meshnode.node.home import Home
 from meshnode.node.verifyviews import VerifyProgress
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    home = Home(tmp_path / "n", Config())
-    home.prepare()
-    home.write_incarnation(bytes(16))
-    return home
-
-
-@pytest.fixture
-async def node(home: Home) -> AsyncIterator[MemoryNode]:
-    node = MemoryNode()
-    async with ControlServer(node, home):
-        yield node
 
 
 async def test_the_verb_names_what_differs_and_its_exit_code_says_how_bad_it_is(home: Home, node: MemoryNode) -> None:
