@@ -9,7 +9,7 @@ from meshnode.errors import TransportError
 from meshnode.net.endpoint_source import Address
 from meshnode.net.link import Link
 
-STAGGER_S = 0.25  # between the starts of two addresses (RFC 8305 §5)
+STAGGER_S = 0.25  # between the starts of two addresses of one race (RFC 8305 §5): the first usually wins alone
 
 # Dials an address for so many seconds, and calls the third argument once the peer authenticated.
 DialOne = Callable[[Address, float, Callable[[], None]], Awaitable[Link]]

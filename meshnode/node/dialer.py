@@ -11,10 +11,9 @@ from functools import partial
 from meshnode.errors import CloseCode, MeshError, TransportError
 from meshnode.model.logevent import LogEvent, log_event
 from meshnode.net.addresses import Address
+from meshnode.net.racing import STAGGER_S
 from meshnode.node.dialing import DialPlan
 from meshnode.node.dialtarget import Attempt
-
-STAGGER_S = 0.25  # between the addresses of one race (as RFC 8305 does): the first usually wins alone
 
 logger = logging.getLogger("meshnode.net")
 
