@@ -1,7 +1,7 @@
 """The one way to a home's database: which DB-API module opens it, and under which key.
 
 The key comes from the site key, so that there is one thing to keep: who has that, and its passphrase, opens the
-database and every backup of it. Whether a file is encrypted shows in how it begins: nothing else has to be remembered.
+database and every backup of it. Whether a file is encrypted shows in the file: nothing else has to be remembered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from meshnode.errors import StoreError
 from meshnode.node.cipher import sqlcipher
 from meshnode.node.home import Home, default_home
-from meshnode.store.connection import HEADER, connect, unreadable
+from meshnode.store import connection
+from meshnode.store.connection import connect, unreadable
 from meshnode.store.database import BUSY_MS, Database, Timing
 from meshnode.store.reader import Reader
 
@@ -55,15 +56,8 @@ def encrypted_file(path: Path, key: SiteKey) -> DatabaseFile:
 
 
 def is_encrypted(path: Path) -> bool:
-    """Whether a file is there, and begins as no database does that can be read without a key."""
-    try:
-        with path.open("rb") as file:
-            begins = file.read(len(HEADER))
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise StoreError(f"cannot read the database {path}: {error.strerror}") from error
-    return bool(begins) and begins != HEADER
+    """Whether a file is there, and is no database that can be read without a key; StoreError where none can tell."""
+    return connection.is_encrypted(sqlite3, path)
 
 
 def database_of(home: Home, key: SiteKey | None = None) -> DatabaseFile:
@@ -95,8 +89,8 @@ def open_database(home: Home | str | os.PathLike[str] | None = None, *, read_onl
     file = database_of(place)
     target = f"{file.path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
     try:
-        connection = connect(file.sqlite, target, file.key, uri=True)
-        connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        opened = connect(file.sqlite, target, file.key, uri=True)
+        opened.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     except file.sqlite.DatabaseError as error:
         raise unreadable(file.path, error, file.key) from error
-    return connection
+    return opened

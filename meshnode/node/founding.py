@@ -133,8 +133,13 @@ def _new_database(home: Home, key: SiteKey) -> DatabaseFile:
 
 
 def _create_private(path: Path) -> None:
-    """An empty database of mode 0600: it keeps invite secrets. SQLite gives its WAL the same mode."""
+    """An empty database of mode 0600: it keeps invite secrets. SQLite gives its WAL the same mode.
+
+    One that is there is not opened: closing it would drop the locks of the application's connections to it.
+    """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
     except OSError as error:
         raise StoreError(f"cannot make the database {path}: {error.strerror}") from error

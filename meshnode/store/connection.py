@@ -6,16 +6,48 @@ its own. What SQLite would put into files besides (sorting, savepoints, VACUUM) 
 
 from __future__ import annotations
 
+import weakref
+from collections import Counter
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from meshnode.errors import StoreError
 
-KEY_BYTES = 32
-HEADER = b"SQLite format 3\x00"
-"""How a file begins that is not encrypted."""
+KEY_BYTES: Final = 32
+NO_DATABASE: Final = "SQLITE_NOTADB"
+
+_Inode = tuple[int, int]
+
+_encrypted_here: Final[Counter[_Inode]] = Counter()
+"""Encrypted files that this process has connections to. It is the module's since file locks are the process's."""
+
+
+def is_encrypted(sqlite: ModuleType, path: Path) -> bool:
+    """Whether a file is there that is no database to those who have no key; `sqlite` is a module that knows none.
+
+    SQLite looks, on page one alone, past WAL and locks. Were the file opened and closed by hand, the locks of every
+    connection that this process has to it would be gone (POSIX; sqlite.org/howtocorrupt.html §2.2), and so they would
+    if another SQLite library did it than the one that has them: hence files known to be encrypted are not looked at.
+    Raises StoreError where the file cannot be read.
+    """
+    if not path.exists():
+        return False
+    if not path.is_file():
+        raise StoreError(f"cannot read the database {path}: it is no file")
+    if _inode(path) in _encrypted_here:
+        return True
+    try:
+        with closing(sqlite.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            connection.execute("PRAGMA schema_version").fetchone()
+    except sqlite.DatabaseError as error:
+        name = getattr(error, "sqlite_errorname", "")
+        if name.startswith("SQLITE_CANTOPEN"):
+            raise StoreError(f"cannot read the database {path}: {error}") from error
+        return bool(name == NO_DATABASE)
+    return False
 
 
 def connect(sqlite: ModuleType, target: str, key: bytes | None, **options: Any) -> Any:
@@ -23,19 +55,54 @@ def connect(sqlite: ModuleType, target: str, key: bytes | None, **options: Any) 
 
     Raises the module's DatabaseError where the file cannot be read.
     """
-    connection = sqlite.connect(target, **options)
     if key is None:
-        return connection
+        return sqlite.connect(target, **options)
+    connection = sqlite.connect(target, factory=_noted(sqlite), **options)
     try:
         connection.execute("PRAGMA cipher_log_level = NONE")  # it would write to standard error by itself
         connection.execute(f"PRAGMA key = {_literal(key)}")
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA recursive_triggers = OFF")  # as sqlite3 has it
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # only now is the key tried
+        connection.note()
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+class _Noted:
+    """What a module's connection is besides, so that it is noted here for as long as it is open."""
+
+    gone: weakref.finalize[Any, Any]
+
+    def note(self) -> None:
+        """Note the file that it has open."""
+        inode = _inode(Path(self.execute("PRAGMA database_list").fetchone()[2]))  # type: ignore[attr-defined]
+        _encrypted_here[inode] += 1
+        self.gone = weakref.finalize(self, _forget_encrypted, inode)
+
+    def close(self) -> None:
+        """As the module does it."""
+        super().close()  # type: ignore[misc]
+        if hasattr(self, "gone"):
+            self.gone()
+
+
+def _forget_encrypted(inode: _Inode) -> None:
+    _encrypted_here[inode] -= 1
+    if not _encrypted_here[inode]:
+        del _encrypted_here[inode]
+
+
+def _inode(path: Path) -> _Inode:
+    status = path.stat()
+    return status.st_dev, status.st_ino
+
+
+@lru_cache(maxsize=4)
+def _noted(sqlite: ModuleType) -> type[Any]:
+    return type("Connection", (_Noted, sqlite.Connection), {})
 
 
 def rekey(connection: Any, key: bytes) -> None:
