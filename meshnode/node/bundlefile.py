@@ -21,7 +21,7 @@ from meshnode.limits import FRAME_BYTES, KIB
 from meshnode.model.bundle import MAGIC, Bundle
 from meshnode.model.bundle_untrusted import check_seal_untrusted, decode_head_untrusted
 from meshnode.model.site import mesh_tag
-from meshnode.node.private import sync_folder
+from meshnode.node.private import open_file, sync_folder
 
 _CHUNK_BYTES: Final = 256 * KIB
 _PREFIX_BYTES: Final = 4
@@ -44,7 +44,7 @@ class BundleReader:
         self.path = path
         self._pieces: list[bytes] = []  # digests of what `check` read
         try:
-            self._file: BinaryIO = path.open("rb")
+            self._file: BinaryIO = open_file(path)
             self.size = os.fstat(self._file.fileno()).st_size
         except FileNotFoundError as error:
             raise NotFoundError(f"there is no file {path}") from error

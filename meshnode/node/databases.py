@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from meshnode.errors import StoreError
 from meshnode.node.cipher import sqlcipher
 from meshnode.node.home import Home, default_home
+from meshnode.node.private import open_file
 from meshnode.store.connection import HEADER, connect, unreadable
 from meshnode.store.database import BUSY_MS, Database, Timing
 from meshnode.store.reader import Reader
@@ -57,7 +58,7 @@ def encrypted_file(path: Path, key: SiteKey) -> DatabaseFile:
 def is_encrypted(path: Path) -> bool:
     """Whether a file is there, and begins as no database does that can be read without a key."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             begins = file.read(len(HEADER))
     except FileNotFoundError:
         return False
