@@ -62,6 +62,7 @@ COMPARE_WORK_S = 120.0  # seconds of answering in one comparison, apart from rea
 COMPARE_IDLE_S = 60.0  # seconds without a question after which a comparison is over
 COMPARE_SCAN_S = 900.0  # seconds that a member has for reading what it compares
 COMPARE_NAMED = 1024  # ranges, and items on either side, that a comparison looks into; more are counted as such
+COMPARE_NAMES_BYTES = 16 * MIB  # of the names of one side's items, keys above all; against keys of 1 MiB without end
 FRAME_NUMBER_MAX = 2**63 - 2  # a frame's number; the next one still is a signed 64-bit integer of SQLite
 COUNTER_MAX = 2**63 - 1  # where a frontier counter saturates
 
