@@ -90,6 +90,7 @@ CONFLICTS = 10_000  # conflicts kept, whatever became of them
 CONFLICTS_PER_SITE = 1_000  # of those with one other site; against a member that makes them without end
 AGREED_PER_BATCH = 64  # equal concurrent writes remembered of one batch; against the cost of importing one file twice
 CONFLICT_VALUE_BYTES = 4 * KIB  # a value that the ledger keeps itself; a larger one stays in the log alone
+CONFLICT_LIST_BYTES = 8 * MIB  # of keys and values in one list of conflicts; against a member that writes large ones
 TAKEN_RANGES = 256  # ranges of our log of which it is remembered by when one peer had them
 REQUESTS_PER_PEER = 64  # unanswered requests kept for one peer
 TOLD_GROUPS_PER_PEER = 16_384  # groups of which one peer's watermarks are remembered; against one that invents groups
