@@ -129,7 +129,7 @@ class BundleWriter:
         self._draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
         if not force and os.path.lexists(path):
             raise _there(path)
-        if path.is_dir():
+        if os.path.isdir(path):
             raise UsageError(f"{path} is a folder: name a file in it")
         try:
             self._file = os.fdopen(os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
