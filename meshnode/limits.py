@@ -62,6 +62,7 @@ COMPARE_WORK_S = 120.0  # seconds of answering in one comparison, apart from rea
 COMPARE_IDLE_S = 60.0  # seconds without a question after which a comparison is over
 COMPARE_SCAN_S = 900.0  # seconds that a member has for reading what it compares
 COMPARE_NAMED = 1024  # ranges, and items on either side, that a comparison looks into; more are counted as such
+COMPARE_NAMES_BYTES = 16 * MIB  # of the names of one side's items, keys above all; against keys of 1 MiB without end
 FRAME_NUMBER_MAX = 2**63 - 2  # a frame's number; the next one still is a signed 64-bit integer of SQLite
 COUNTER_MAX = 2**63 - 1  # where a frontier counter saturates
 
@@ -89,6 +90,7 @@ CONFLICTS = 10_000  # conflicts kept, whatever became of them
 CONFLICTS_PER_SITE = 1_000  # of those with one other site; against a member that makes them without end
 AGREED_PER_BATCH = 64  # equal concurrent writes remembered of one batch; against the cost of importing one file twice
 CONFLICT_VALUE_BYTES = 4 * KIB  # a value that the ledger keeps itself; a larger one stays in the log alone
+CONFLICT_LIST_BYTES = 8 * MIB  # of keys and values in one list of conflicts; against a member that writes large ones
 TAKEN_RANGES = 256  # ranges of our log of which it is remembered by when one peer had them
 REQUESTS_PER_PEER = 64  # unanswered requests kept for one peer
 TOLD_GROUPS_PER_PEER = 16_384  # groups of which one peer's watermarks are remembered; against one that invents groups

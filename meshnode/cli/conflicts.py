@@ -89,6 +89,8 @@ def _row(conflict: ConflictView) -> dict[str, object]:
 def _said(conflict: ConflictView, side: SideView) -> str:
     if not side.kept:
         return "(not kept)"
+    if side.left_out:
+        return "(large)"
     return "(deleted)" if conflict.column is None and side.value is None else _cut(side.value)
 
 

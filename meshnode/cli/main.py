@@ -84,8 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns its exit code."""
     _use_utf8()
     _leave_no_core()
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        code = _run(words)
         sys.stdout.flush()
         return code
     except MembershipError as error:
@@ -100,6 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its exit
         return FAILED
     except Exception as error:
+        if isinstance(error, UnicodeEncodeError) and (wrong := _not_unicode(words)) is not None:
+            return _complain(UsageError(f"{wrong} is not UTF-8, as names and texts have to be"), MISUSED)
         if os.environ.get(DEBUG_VARIABLE):
             raise
         return _complain(MeshError(f"{_one_line(error)} (with {DEBUG_VARIABLE}=1 it says where)"), FAILED)
@@ -178,6 +181,11 @@ def _complain(error: MeshError, code: int) -> int:
 
     print(f"meshnode: {without_invites(printable(str(error)))}", file=sys.stderr)
     return code
+
+
+def _not_unicode(words: Sequence[str]) -> str | None:
+    """The first word of a command line whose bytes were no UTF-8: Python has half surrogates in their place."""
+    return next((word for word in words if any("\ud800" <= each <= "\udfff" for each in word)), None)
 
 
 def _one_line(error: Exception) -> str:

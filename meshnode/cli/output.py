@@ -10,8 +10,9 @@ from typing import Any
 
 from meshnode.node.jsonvalues import to_json_builtins
 
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-_JSON_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029]")  # the rest of the control characters JSON escapes itself
+_STEERING = "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"  # DEL, C1, and what turns a line around
+_UNSAFE = re.compile(f"[\x00-\x1f{_STEERING}]")
+_JSON_UNSAFE = re.compile(f"[{_STEERING}]")  # the other control characters JSON escapes itself
 Row = Mapping[str, Any]
 
 

@@ -22,7 +22,7 @@ from meshnode.errors import MeshError, NotFoundError, TransportError, UsageError
 from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.api import LEAVE_S, ROWS_PER_IMPORT, ROWS_PER_PAGE, Operations
 from meshnode.node.eventviews import EVENTS_PER_PAGE
-from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json, to_json_builtins
+from meshnode.node.jsonvalues import check_storable, from_json_builtins, parse_json, to_json, to_json_builtins
 from meshnode.node.metricviews import CONTENT_TYPE, exposition
 
 LOG = logging.getLogger("meshnode.control")
@@ -267,6 +267,8 @@ def _whole(file: str) -> str:
     """A path that does not depend on where this process was started."""
     if not os.path.isabs(file):
         raise UsageError("name the file by its whole path: the node was started somewhere else")
+    if "\0" in file:
+        raise UsageError("no file has a zero byte in its name")
     return file
 
 
@@ -301,13 +303,16 @@ async def _arguments(request: Request, kind: type[A]) -> A:
     """The request's arguments from its body, or a GET's from the query string."""
     if request.method == "GET":
         raw: Any = {name: _query_value(text) for name, text in request.query_params.items()}
+        check_storable(raw)
         return from_json_builtins(raw, kind)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > asked.BODY_BYTES:
             raise UsageError(f"a control request is at most {asked.BODY_BYTES} bytes")
-    return from_json_builtins(parse_json(bytes(body)) if body else {}, kind)
+    raw = parse_json(bytes(body)) if body else {}
+    check_storable(raw)
+    return from_json_builtins(raw, kind)
 
 
 def _query_value(text: str) -> Any:

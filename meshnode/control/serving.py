@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.applications import Starlette
 
+from meshnode.control.bounded import BoundedProtocol
 from meshnode.errors import ConfigError
 
 SHUTDOWN_S = 2  # seconds that requests get to finish when the node stops
@@ -23,7 +24,8 @@ async def serving(app: Starlette, listener: socket.socket, stopping: asyncio.Eve
     config = uvicorn.Config(
         app,
         loop="none",
-        http="h11",
+        http=BoundedProtocol,
+        backlog=BACKLOG,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -45,9 +45,16 @@ def start_for(context: Context, tx: Tx, peer: bytes) -> Start:
     start = max(told, linked, key=lambda each: each.cursor)
     if not start.cursor:
         return GENESIS
-    # One of an earlier bundle that began no earlier: whoever took any of it held what was before.
-    begun = [(each.epoch, 0) for each in bundles.for_peer(tx, stream.no) if each.start >= start.cursor]
-    return replace(start, stands=(*start.stands, *begun)[:BUNDLE_STANDS])
+    # A bundle that began no earlier: whoever took any of it held what was before. One that reaches as far: whoever took
+    # all of it holds that, and may have it by now, where bundles of both sides cross.
+    written = bundles.for_peer(tx, stream.no)
+    begun = [(each.epoch, 0) for each in written if each.start >= start.cursor]
+    ended = [(each.epoch, each.last_no) for each in reversed(written) if _reaches(each, start)]
+    return replace(start, stands=tuple(dict.fromkeys((*start.stands, *begun, *ended)))[:BUNDLE_STANDS])
+
+
+def _reaches(written: bundles.Written, start: Start) -> bool:
+    return written.cursor >= start.cursor > written.start and written.record_cursor >= start.record_cursor
 
 
 def start_for_all(context: Context, tx: Tx, peers: Iterable[bytes]) -> Start:

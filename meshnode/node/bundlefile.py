@@ -21,7 +21,7 @@ from meshnode.limits import FRAME_BYTES, KIB
 from meshnode.model.bundle import MAGIC, Bundle
 from meshnode.model.bundle_untrusted import check_seal_untrusted, decode_head_untrusted
 from meshnode.model.site import mesh_tag
-from meshnode.node.private import sync_folder
+from meshnode.node.private import open_file, sync_folder
 
 _CHUNK_BYTES: Final = 256 * KIB
 _PREFIX_BYTES: Final = 4
@@ -44,7 +44,7 @@ class BundleReader:
         self.path = path
         self._pieces: list[bytes] = []  # digests of what `check` read
         try:
-            self._file: BinaryIO = path.open("rb")
+            self._file: BinaryIO = open_file(path)
             self.size = os.fstat(self._file.fileno()).st_size
         except FileNotFoundError as error:
             raise NotFoundError(f"there is no file {path}") from error
@@ -129,7 +129,7 @@ class BundleWriter:
         self._draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
         if not force and os.path.lexists(path):
             raise _there(path)
-        if path.is_dir():
+        if os.path.isdir(path):
             raise UsageError(f"{path} is a folder: name a file in it")
         try:
             self._file = os.fdopen(os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")

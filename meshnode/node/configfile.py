@@ -14,7 +14,7 @@ from meshnode.errors import ConfigError
 from meshnode.limits import CONFIG_BYTES
 from meshnode.node.config import Config, with_settings
 from meshnode.node.configtext import Said, changed_text, config_text, parse_config, said_in, usable_in
-from meshnode.node.private import write_private
+from meshnode.node.private import open_file, write_private
 
 ATTEMPTS = 5  # at changing a file that another program, an editor for instance, changes at the same time
 
@@ -101,7 +101,7 @@ def _write(path: Path, kept: str | None, text: str) -> None:
 
 def _read(path: Path) -> bytes | None:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             data = file.read(CONFIG_BYTES + 1)
     except FileNotFoundError:
         return None

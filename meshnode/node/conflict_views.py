@@ -16,6 +16,7 @@ class SideView(View, frozen=True, kw_only=True):
     hlc: tuple[int, int]
     event: str  # its id
     kept: bool = True  # False where the value is not in the log any more, and was too large for the ledger
+    left_out: bool = False  # its value is too large for a list with so many others: `meshnode events` has it
 
 
 class ConflictView(View, frozen=True, kw_only=True):
@@ -23,7 +24,7 @@ class ConflictView(View, frozen=True, kw_only=True):
 
     id: str  # the same at both authors
     table: str
-    key: Values
+    key: Values  # empty where it is too large for a list with so many others
     column: str | None  # null: whether the row exists
     ours: SideView
     theirs: SideView

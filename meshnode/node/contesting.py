@@ -9,6 +9,7 @@ from meshnode.codec import cbor
 from meshnode.engine.conflicts import acknowledge, resolve
 from meshnode.engine.engine import Engine
 from meshnode.errors import NotFoundError, UsageError
+from meshnode.limits import CONFLICT_LIST_BYTES, CONFLICT_VALUE_BYTES
 from meshnode.merge.rows import RowState
 from meshnode.model.conflict import ID_BYTES, Side, Status, same
 from meshnode.model.hlc import hlc_of_rank
@@ -94,7 +95,7 @@ class Contesting(Stored):
                 return _views(tx, self._membership(tx), conflicts.changed_after(tx, after, _PAGE))
 
             page = await self.storage.read(read)
-            for each in page:
+            for each in _whole(page):
                 after = each.change
                 yield each
             if not page:
@@ -140,20 +141,52 @@ def _receipt(tx: Tx, conflict_id: bytes, preferred: str | None, event: str | Non
 
 def _views(tx: Tx, membership: Membership, found: list[Conflict]) -> list[ConflictView]:
     names = {each.site: each.name for each in known_of(tx, membership.members())} if found else {}
-    sites, tables = SiteNumbers(), TableNumbers()
-    return [_view(tx, each, names, sites, tables.numbered(tx, each.table_no).text) for each in found]
+    sites, tables, room = SiteNumbers(), TableNumbers(), _Room()
+    return [_view(tx, each, names, sites, tables.numbered(tx, each.table_no).text, room) for each in found]
 
 
-def _view(tx: Tx, found: Conflict, names: dict[bytes, str], sites: SiteNumbers, table: str) -> ConflictView:
-    key: Any = cbor.decode_untrusted(found.key_bytes)
-    ours, theirs = (recall_side(tx, sites, side, found.column) for side in (found.ours, found.theirs))
+def _whole(page: list[ConflictView]) -> list[ConflictView]:
+    """Those up to the first that lacks something: it comes with the next page, and there is room for one always."""
+    lacks = (at for at, each in enumerate(page) if at and (each.ours.left_out or each.theirs.left_out or not each.key))
+    return page[: next(lacks, len(page))]
+
+
+class _Room:
+    """What keys and values a list has room for."""
+
+    def __init__(self) -> None:
+        self._left = CONFLICT_LIST_BYTES
+
+    def takes(self, value: Any) -> bool:
+        """Whether there is room for it; what is small has some always, since the number of conflicts is bounded."""
+        size = _size(value)
+        self._left = max(self._left - size, 0)
+        return self._left > 0 or size <= CONFLICT_VALUE_BYTES
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing large is looked for any more."""
+        return not self._left
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(len(name) + _size(item) for name, item in value.items())
+    return len(value) if isinstance(value, str | bytes) else 0
+
+
+def _view(
+    tx: Tx, found: Conflict, names: dict[bytes, str], sites: SiteNumbers, table: str, room: _Room
+) -> ConflictView:
+    key: Any = cbor.decode_untrusted(found.key_bytes) if room.takes(found.key_bytes) else {}
+    (ours, left_out), (theirs, also) = (_recalled(tx, sites, each, found, room) for each in (found.ours, found.theirs))
     return ConflictView(
         id=found.id.hex(),
         table=table,
         key=key,
         column=found.column,
-        ours=_side(ours, names),
-        theirs=_side(theirs, names),
+        ours=_side(ours, names, left_out=left_out),
+        theirs=_side(theirs, names, left_out=also),
         shown=_shown(tx, sites, found, ours, theirs),
         certainty="certain" if found.certain else "possible",
         status=found.status.value,
@@ -163,14 +196,23 @@ def _view(tx: Tx, found: Conflict, names: dict[bytes, str], sites: SiteNumbers, 
     )
 
 
-def _side(side: Side, names: dict[bytes, str]) -> SideView:
+def _recalled(tx: Tx, sites: SiteNumbers, side: Side, found: Conflict, room: _Room) -> tuple[Side, bool]:
+    """A side with its value, unless that is too much; and whether it is."""
+    if not side.kept and room.is_over:
+        return side, True
+    recalled = recall_side(tx, sites, side, found.column)
+    return (recalled, False) if room.takes(recalled.value) else (side, True)
+
+
+def _side(side: Side, names: dict[bytes, str], *, left_out: bool) -> SideView:
     return SideView(
         site=site_text(side.site),
         name=names.get(side.site, ""),
         value=side.value,
         hlc=hlc_of_rank(side.rank)[:],
         event=side.event_id.hex(),
-        kept=side.kept,
+        kept=side.kept or left_out,
+        left_out=left_out,
     )
 
 

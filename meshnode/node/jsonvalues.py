@@ -41,17 +41,29 @@ def from_json_builtins(raw: Any, kind: type[T]) -> T:
 def parse_json(text: str | bytes) -> Any:
     """Strict JSON with byte strings unwrapped: no NaN, no name twice in an object. Raises UsageError."""
     try:
-        raw = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
+        return _unwrapped(json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object))
     except RecursionError as error:
         raise UsageError("not JSON: nested too deep") from error
     except ValueError as error:
         raise UsageError(f"not JSON: {error}") from error
-    return _unwrapped(raw)
 
 
 def parse_value(text: str | bytes) -> Any:
     """One column value written in JSON; raises UsageError."""
     return checked_value(parse_json(text))
+
+
+def check_storable(raw: Any) -> None:
+    """UsageError where a number or a text anywhere in what was read is none that a database can be asked about."""
+    left = [raw]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            left += [*each, *each.values()]
+        elif isinstance(each, list):
+            left += each
+        elif isinstance(each, int | str):
+            checked_value(each)
 
 
 def checked_value(value: Any) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from meshnode.errors import ConfigError, IdentityError, NotFoundError
 
@@ -41,10 +44,22 @@ def drafts_of(path: Path) -> list[Path]:
     return list(path.parent.glob(f".{path.name}.[0-9]*"))
 
 
+def open_file(path: Path) -> BinaryIO:
+    """A file to read; OSError also where it is something else: a pipe would keep whoever opens it waiting for ever."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "it is a pipe or a device, and no file", str(path))
+
+
 def read_private(path: Path, limit: int) -> bytes:
     """At most `limit` bytes of a file that nobody else can read; NotFoundError, IdentityError."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             if os.name == "posix" and os.fstat(file.fileno()).st_mode & _OTHERS:
                 raise _readable(path)
             return file.read(limit)

@@ -11,6 +11,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from meshnode.limits import CONFIG_BYTES
+from meshnode.node.private import open_file
 
 LOOK_S = 1.0  # seconds between two looks
 
@@ -50,7 +51,7 @@ class Settling:
 def stamp_of(path: Path) -> Stamp | str:
     """The file now, or why it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             status = os.fstat(file.fileno())
             return Stamp(status.st_dev, status.st_ino, status.st_size, blake3(file.read(CONFIG_BYTES + 1)).digest())
     except OSError as error:

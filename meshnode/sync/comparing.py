@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from meshnode.errors import ProtocolError
-from meshnode.limits import COMPARE_NAMED, COMPARED_BYTES, COMPARED_ITEMS, COMPARED_RANGES
+from meshnode.limits import COMPARE_NAMED, COMPARE_NAMES_BYTES, COMPARED_BYTES, COMPARED_ITEMS, COMPARED_RANGES
 from meshnode.model import comparison as words
 from meshnode.model.comparison import ITEM_BYTES, Name, Range, TableTotals, name_bytes
 from meshnode.model.range_tree import DEPTH, divided, unpack_totals
@@ -43,6 +43,7 @@ class Found:
     items: dict[bytes, None] = field(default_factory=dict)
     names: dict[bytes, Name | None] = field(default_factory=dict)
     why: dict[bytes, int] = field(default_factory=dict)
+    names_bytes: int = 0
 
 
 class Narrowing:
@@ -140,7 +141,7 @@ class Narrowing:
                 for side, of, waiting, names in zip(
                     self._sides, asked, self._unnamed, (own, theirs_untrusted), strict=True
                 ):
-                    _take_names(side, of, waiting, names)
+                    self.left_out += _take_names(side, of, waiting, names)
                 self._names_known()
             case words.WHY:
                 for side, waiting, codes in zip(self._sides, self._unexplained, (theirs_untrusted, own), strict=True):
@@ -178,6 +179,7 @@ class Narrowing:
             self._add(self.theirs, 1, [each for each in other if each not in one])
 
     def _add(self, side: Found, which: int, items: Sequence[bytes]) -> None:
+        items = [each for each in items if each not in side.items]  # in two ranges only if the peer says so
         room = max(COMPARE_NAMED - len(side.items), 0)
         self.left_out += len(items[room:])
         side.items.update(dict.fromkeys(items[:room]))
@@ -208,10 +210,19 @@ def _unpacked(packed: bytes) -> dict[bytes, None]:
     return dict.fromkeys(packed[at : at + ITEM_BYTES] for at in range(0, len(packed), ITEM_BYTES))
 
 
-def _take_names(side: Found, asked: Ask, waiting: deque[bytes], names: Sequence[Name | None]) -> None:
+def _take_names(side: Found, asked: Ask, waiting: deque[bytes], names: Sequence[Name | None]) -> int:
+    """Keep what fits; how many items were left out since their names do not."""
+    left_out = 0
     for item, name in zip(asked.of, names, strict=False):
         waiting.popleft()
+        size = 0 if name is None else name_bytes(name)
+        if side.names_bytes + size > COMPARE_NAMES_BYTES:
+            del side.items[item]
+            left_out += 1
+            continue
+        side.names_bytes += size
         side.names[item] = name
+    return left_out
 
 
 def _check_length_untrusted(asked: Ask, told: Sequence[Any]) -> None:

@@ -254,6 +254,11 @@ async def test_loopback_with_a_token_where_there_is_no_unix_socket(home: Home, m
         ("put", b'{"table": 7}', 400, "table"),
         ("put", b'{"table": "t", "key": {"id": NaN}, "columns": {}}', 400, "NaN"),
         ("put", b"[" * 100_000, 400, "nested"),
+        ("set-config", b'{"values": {"peers": ' + b"[" * 900 + b"]" * 900 + b"}}", 400, "nested"),
+        ("events", b'{"after": 9223372036854775808}', 400, "64-bit"),
+        ("acknowledge", b'{"ids": [-9223372036854775809]}', 400, "64-bit"),
+        ("conflicts", b'{"table": "\\ud800"}', 400, "not Unicode"),
+        ("events", b'{"query": {"\\ud800": 1}}', 400, "not Unicode"),
         ("nothing", b"", 404, "no such operation"),
     ],
 )

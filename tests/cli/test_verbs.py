@@ -310,6 +310,7 @@ async def test_a_wrong_command_line_is_one_clear_line(
 
 async def test_bytes_that_are_no_text_are_one_clear_line(home: Home, node: MemoryNode) -> None:
     complains(await meshnode("put", "notes", "id=a", "title=\udcff", home=home.path), 2, "no UTF-8")
+    complains(await meshnode("conflicts", "--table", "\udcff", home=home.path), 2, "not UTF-8")
 
 
 async def test_a_broken_settings_file_is_one_clear_line(home: Home) -> None:

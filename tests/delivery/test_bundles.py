@@ -359,3 +359,16 @@ def test_positions_taken_out_on_purpose_are_passed(tmp_path: Path, file: Path) -
         pass
     pages, taken = carry(left, right, file)
     assert (pages.events, taken.verdicts, right.rows()) == (1, {"applied": 1}, {"n1": "newest"})
+
+
+def test_bundles_that_cross_go_on_from_one_another(tmp_path: Path) -> None:
+    """Both write before either reads: what the other says it holds is always one bundle old by then."""
+    left, right = mesh(tmp_path, 2)
+    for number in range(5):
+        left.write(f"l{number}", "Milk")
+        right.write(f"r{number}", "Bread")
+        events = [export(left, right, tmp_path / "l").events, export(right, left, tmp_path / "r").events]
+        taken = [take(right, tmp_path / "l"), take(left, tmp_path / "r")]
+        assert [each.gap for each in taken] == [False, False], number
+        assert number < 2 or max(events) <= 5, number
+    assert left.events() == right.events()

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from support.compared import SetSide, narrowed
 
 from meshnode.errors import ProtocolError
-from meshnode.limits import COMPARE_NAMED
+from meshnode.limits import COMPARE_NAMED, COMPARE_NAMES_BYTES, MIB
 from meshnode.model import comparison as words
-from meshnode.model.comparison import ITEM_BYTES, Range, TableTotals, Total
-from meshnode.model.range_tree import CHILDREN_BYTES, DEPTH, FANOUT, RangeTree, divided, unpack_totals
+from meshnode.model.comparison import ITEM_BYTES, EventName, Range, TableTotals, Total
+from meshnode.model.range_tree import CHILDREN_BYTES, DEPTH, FANOUT, RangeTree, divided, pack_total, unpack_totals
 from meshnode.sync.comparing import Narrowing
 
 BYTES_EACH = 900  # bytes of one difference, for each halving of the set: what a level of the tree and a list take
@@ -110,4 +110,28 @@ def test_a_peer_whose_every_range_differs_ends_the_narrowing_all_the_same() -> N
         narrowing.take(own.answer(step.own) if step.own.of else (), lie(*step.theirs))
         assert narrowing.steps < 2_000
     assert len(narrowing.theirs.items) <= COMPARE_NAMED
+    assert narrowing.left_out > 0
+
+
+def test_a_peer_that_names_the_same_item_in_every_range_or_gives_it_a_name_of_a_mebibyte_fills_no_memory() -> None:
+    key, same = bytes(MIB), [random.Random(each).randbytes(ITEM_BYTES) for each in range(64)]
+    some = Total(1, b"x" * ITEM_BYTES)
+
+    def lie(what: str, of: tuple[Any, ...]) -> tuple[Any, ...]:
+        match what:
+            case words.TABLES:
+                return (TableTotals((some,) * 3, 0, 0),)
+            case words.RANGES:
+                return tuple(pack_total(some) * FANOUT for _ in of)
+            case words.ITEMS:
+                return tuple(b"".join(same) for _ in of)
+            case words.NAMES:
+                return (EventName(words.EVENTS, 0, bytes(16), 1, 0, bytes(32), key, (), words.DELIVERED),)
+        return tuple(words.UNEXPLAINED for _ in of)
+
+    narrowing, own = Narrowing([0]), SetSide([])
+    while (step := narrowing.step()) is not None:
+        narrowing.take(own.answer(step.own) if step.own.of else (), lie(*step.theirs))
+    assert 0 < len(narrowing.theirs.items) < COMPARE_NAMES_BYTES // MIB
+    assert narrowing.steps < 200
     assert narrowing.left_out > 0

@@ -6,10 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from support.nodes import PATIENCE_S, TABLE, free_port, linked, loopback, pair_of_homes, until
+from support.nodes import PATIENCE_S, TABLE, free_port, linked, loopback, note, pair_of_homes, until
 
 from meshnode import Node
 from meshnode.errors import NotFoundError, UsageError
+from meshnode.node import contesting
+from meshnode.node.home import Home
+from meshnode.node.local import open_local
 
 
 async def test_a_conflict_is_told_counted_and_decided(tmp_path: Path) -> None:
@@ -52,3 +55,24 @@ async def test_a_conflict_is_told_counted_and_decided(tmp_path: Path) -> None:
         assert row is not None
         assert row.columns["title"] == "Milk"
         assert (await b.check()).count == 0
+
+
+async def test_large_values_are_listed_as_far_as_there_is_room_and_told_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member that overwrites with a mebibyte each would fill the memory of whoever lists a thousand conflicts."""
+    monkeypatch.setattr(contesting, "CONFLICT_LIST_BYTES", 50_000)
+    ports, rows, large = (free_port(), free_port()), 4, "x" * 30_000
+    homes = await pair_of_homes(tmp_path, ports)
+    for home, title in zip(homes, ("small", large), strict=True):
+        async with open_local(Home.load(home), writing=True) as alone:
+            await alone.import_rows(TABLE, [note(each, title) for each in range(rows)])
+    a_says, b_says = loopback(ports[1], port=ports[0], name="a"), loopback(ports[0], port=ports[1], name="b")
+    async with Node(homes[0], config=a_says) as a, Node(homes[1], config=b_says):
+        following = a.conflict_changes(since=0)
+        async with asyncio.timeout(PATIENCE_S):
+            told = [await anext(following) for _ in range(rows)]
+        assert [each.theirs.value for each in told] == [large] * rows
+        listed = await a.conflicts()
+        assert [each.theirs.left_out for each in listed] == [False] + [True] * (rows - 1)
+        assert all(each.theirs.kept and each.ours.value == "small" and each.shown == "theirs" for each in listed)
