@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from meshnode.errors import ConfigError
 
@@ -18,10 +18,11 @@ BACKLOG = 64  # connections waiting to be accepted
 
 
 @asynccontextmanager
-async def serving(app: Starlette, listener: socket.socket, stopping: asyncio.Event) -> AsyncIterator[None]:
+async def serving(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event) -> AsyncIterator[None]:
     """While it is entered requests are answered; `stopping` is set when it is left, for answers that take long."""
     config = uvicorn.Config(
         app,
+        interface="asgi3",
         loop="none",
         http="h11",
         ws="none",
@@ -29,6 +30,7 @@ async def serving(app: Starlette, listener: socket.socket, stopping: asyncio.Eve
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
     server = _Server(config)
