@@ -12,12 +12,16 @@ from meshnode.node.views import RowChange, Values
 
 API = "/v1"
 BODY_BYTES = 64 * 1024 * 1024  # one request; against a mistaken program of the same user
-ERROR_BYTES = 64 * 1024  # what a client reads of an answer that is an error
 WAIT_SLICE_S = 5.0  # seconds that one `wait` call may last: a client that went away is not waited for longer
-
 
 Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """A whole number that SQLite can keep."""
+
+Span: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""Milliseconds from now on, to a time that SQLite can keep."""
+
+FileName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[^\u0000]*$")]
+"""A path that a system can be asked for."""
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -146,7 +150,7 @@ class Events(Arguments, frozen=True, kw_only=True):
 class ExportEvents(Arguments, frozen=True, kw_only=True):
     """Of `export-events`; the file is named by its whole path."""
 
-    file: str
+    file: FileName
     peer: str | None = None
     force: bool = False
 
@@ -154,7 +158,7 @@ class ExportEvents(Arguments, frozen=True, kw_only=True):
 class ImportEvents(Arguments, frozen=True, kw_only=True):
     """Of `import-events`; likewise."""
 
-    file: str
+    file: FileName
 
 
 class Notices(Arguments, frozen=True, kw_only=True):
@@ -173,7 +177,7 @@ class Acknowledge(Arguments, frozen=True, kw_only=True):
 class Invite(Arguments, frozen=True, kw_only=True):
     """Of `invite`."""
 
-    ttl_ms: Whole
+    ttl_ms: Span
     confirm: bool = False
 
 
@@ -195,7 +199,7 @@ class Decide(Arguments, frozen=True, kw_only=True):
 class NearbyOpen(Arguments, frozen=True, kw_only=True):
     """Of `nearby-open`."""
 
-    ttl_ms: Whole
+    ttl_ms: Span
 
 
 class Nearby(Arguments, frozen=True, kw_only=True):
@@ -278,7 +282,7 @@ class Vouch(Arguments, frozen=True, kw_only=True):
 
     subject: str
     name: str = ""
-    recovery: str | None = None  # the file: a key never crosses this API
+    recovery: FileName | None = None  # the file: a key never crosses this API
     passphrase: str | None = None  # of that file
 
 
@@ -287,7 +291,7 @@ class SetRole(Arguments, frozen=True, kw_only=True):
 
     subject: str
     role: str
-    recovery: str | None = None
+    recovery: FileName | None = None
     passphrase: str | None = None
 
 
@@ -297,7 +301,7 @@ class Retire(Arguments, frozen=True, kw_only=True):
     subject: str
     at_ms: Whole | None = None
     alone: bool = True
-    recovery: str | None = None
+    recovery: FileName | None = None
     passphrase: str | None = None
 
 

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from meshnode.control.connection import Connection
 from meshnode.errors import ConfigError
 
 SHUTDOWN_S = 2  # seconds that requests get to finish when the node stops
@@ -24,7 +25,7 @@ async def serving(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event
         app,
         interface="asgi3",
         loop="none",
-        http="h11",
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -36,17 +36,18 @@ def from_json_builtins(raw: Any, kind: type[T]) -> T:
         return msgspec.convert(_unwrapped(raw), kind)
     except msgspec.ValidationError as error:
         raise UsageError(str(error)) from error
+    except RecursionError as error:
+        raise UsageError("nested too deep") from error
 
 
 def parse_json(text: str | bytes) -> Any:
     """Strict JSON with byte strings unwrapped: no NaN, no name twice in an object. Raises UsageError."""
     try:
-        raw = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
+        return _unwrapped(json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object))
     except RecursionError as error:
         raise UsageError("not JSON: nested too deep") from error
     except ValueError as error:
         raise UsageError(f"not JSON: {error}") from error
-    return _unwrapped(raw)
 
 
 def parse_value(text: str | bytes) -> Any:
