@@ -31,6 +31,16 @@ STATUSES: Final[Mapping[type[MeshError], int]] = {
 """The HTTP status of an error and of those derived from it, unless they have one of their own."""
 
 
+AT_THE_DOOR: Final[Mapping[int, type[MeshError]]] = {
+    401: UsageError,  # no token, or a wrong one
+    408: UsageError,  # the request took too long to arrive
+    413: UsageError,  # it is too large
+    415: UsageError,  # its body is not said to be JSON
+    503: BusyError,  # too much is asked at once
+}
+"""Why a request for an operation is turned away before it reaches it."""
+
+
 class RefusedError(Exception):
     """A request that is turned away before it reaches its operation: HTTP has a status of its own for why."""
 

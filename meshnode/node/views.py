@@ -6,7 +6,7 @@ look in JSON is said in `node.jsonvalues`, and nowhere else.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -14,8 +14,11 @@ from meshnode.errors import UsageError
 from meshnode.model.policy import TableClass
 from meshnode.node.pairing_views import CandidateView
 
-Values: TypeAlias = dict[str, Any]
-"""Column name to null, bool, integer, float, text or byte string (profile §4)."""
+Value: TypeAlias = Annotated[Any, msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/Value"})]
+"""Null, bool, integer, float, text or byte string (profile §4); what it refers to is said in `control/schemas.py`."""
+
+Values: TypeAlias = dict[str, Value]
+"""Column name to value."""
 
 
 HOW_TO_CHOOSE = (
@@ -275,7 +278,7 @@ class RowView(View, frozen=True, kw_only=True, repr_omit_defaults=True):
         return {**self.key, **self.columns}
 
 
-class RowChange(View, frozen=True, kw_only=True):
+class RowChange(View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row to write: the columns named get these values, the others stay."""
 
     key: Values
@@ -314,7 +317,7 @@ class CellView(View, frozen=True, kw_only=True):
 
     name: str
     state: str  # written, cleared or unmaterialized (profile §5)
-    value: Any | msgspec.UnsetType = msgspec.UNSET  # absent where there is none, or where its event was evicted
+    value: Value | msgspec.UnsetType = msgspec.UNSET  # absent where there is none, or where its event was evicted
     clock: ClockView | None = None  # of the upsert that wrote it, of the delete that cleared it
 
 

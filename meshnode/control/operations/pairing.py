@@ -27,7 +27,7 @@ INVITE: Final = Call(
     lambda node, a: node.invite(a.ttl_ms, confirm=a.confirm),
     raises=(MembershipError, IdentityError),
 )
-INVITED: Final = Call("invited", asked.Invited, InvitedView, _invited, raises=(NotFoundError,), waits=True)
+INVITED: Final = Call("invited", asked.Invited, InvitedView, _invited, waits=True)
 DECIDE: Final = Call(
     "decide",
     asked.Decide,
