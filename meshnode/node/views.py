@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from meshnode.errors import UsageError
+from meshnode.limits import NAME_BYTES
 from meshnode.model.policy import TableClass
 from meshnode.node.pairing_views import CandidateView
 
@@ -21,6 +22,7 @@ Values: TypeAlias = dict[str, Value]
 """Column name to value."""
 
 
+_SHOWN = 40  # characters of a text that names no table
 HOW_TO_CHOOSE = (
     "on the copy that goes on as this device run `meshnode identity resume`; on the other one `meshnode identity renew "
     "INVITE`, with an invite that `meshnode invite` makes on a device which may let others in"
@@ -471,7 +473,9 @@ def parse_table(text: str) -> tuple[str, str]:
     if not dot:
         schema, name = "main", text
     if not schema or not name or "." in name:
-        raise UsageError(f"{text!r} names no table: write NAME, or SCHEMA.NAME")
+        raise UsageError(f"{text[:_SHOWN]!r} names no table: write NAME, or SCHEMA.NAME")
+    if max(len(part.encode("utf-8", "replace")) for part in (schema, name)) > NAME_BYTES:  # no frame could carry it
+        raise UsageError(f"{text[:_SHOWN]!r} names no table: a name has at most {NAME_BYTES} bytes")
     return schema, name
 
 

@@ -199,6 +199,7 @@ async def test_every_operation_fails_as_documented(tmp_path: Path) -> None:
         "get": {"table": "a.b.c", "key": {}}, "put": {"table": TABLE, "key": {"id": 2**70}, "columns": {}},
         "changes": {"since": 2**70}, "import-events": {"file": "relative"}, "rows": {"table": "", "limit": 2**70},
         "set-online": {"online": 1}, "rehydrate": {"table": 7},
+        "request-sync": {"table": "x" * 129},
     }  # fmt: skip
     async with two_nodes(tmp_path) as (_, _, ask):
         assert {name: await ask.fails(name, **said) for name, said in absent.items()} == dict.fromkeys(
