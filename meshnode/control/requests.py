@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -12,8 +12,16 @@ from meshnode.node.views import RowChange, Values
 
 API = "/v1"
 BODY_BYTES = 64 * 1024 * 1024  # one request; against a mistaken program of the same user
-ERROR_BYTES = 64 * 1024  # what a client reads of an answer that is an error
 WAIT_SLICE_S = 5.0  # seconds that one `wait` call may last: a client that went away is not waited for longer
+
+Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A whole number that SQLite can keep."""
+
+Span: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""Milliseconds from now on, to a time that SQLite can keep."""
+
+FileName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[^\u0000]*$")]
+"""A path that a system can be asked for."""
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,17 +29,17 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class NoArguments(Arguments, frozen=True, kw_only=True):
-    """For operations that take none."""
+    """Of operations that take none."""
 
 
 class Doctor(Arguments, frozen=True, kw_only=True):
-    """`doctor`."""
+    """Of `doctor`."""
 
     checks: list[str] = []
 
 
 class AddTable(Arguments, frozen=True, kw_only=True):
-    """`add_table`."""
+    """Of `add-table`."""
 
     table: str
     key: dict[str, str]
@@ -41,33 +49,33 @@ class AddTable(Arguments, frozen=True, kw_only=True):
 
 
 class Classify(Arguments, frozen=True, kw_only=True):
-    """`classify`."""
+    """Of `classify`."""
 
     table: str
     table_class: str
 
 
 class SetPolicy(Arguments, frozen=True, kw_only=True):
-    """`set_policy`."""
+    """Of `set-policy`."""
 
     setting: str
     value: Any
 
 
 class SetConfig(Arguments, frozen=True, kw_only=True):
-    """`set_config`."""
+    """Of `set-config`."""
 
     values: dict[str, Any]
 
 
 class ApplyConfig(Arguments, frozen=True, kw_only=True):
-    """`apply_config`."""
+    """Of `apply-config`."""
 
     text: str
 
 
 class Put(Arguments, frozen=True, kw_only=True):
-    """`put`."""
+    """Of `put`."""
 
     table: str
     key: Values
@@ -75,21 +83,21 @@ class Put(Arguments, frozen=True, kw_only=True):
 
 
 class RowKey(Arguments, frozen=True, kw_only=True):
-    """`get`, `explain` and `remove`."""
+    """Of `get`, `explain` and `remove`."""
 
     table: str
     key: Values
 
 
 class ImportRows(Arguments, frozen=True, kw_only=True):
-    """`import_rows`."""
+    """Of `import-rows`."""
 
     table: str
     rows: list[RowChange]
 
 
 class Rows(Arguments, frozen=True, kw_only=True):
-    """`rows`."""
+    """Of `rows`."""
 
     table: str
     limit: int = ROWS_PER_PAGE
@@ -97,27 +105,27 @@ class Rows(Arguments, frozen=True, kw_only=True):
 
 
 class Evict(Arguments, frozen=True, kw_only=True):
-    """`evict`."""
+    """Of `evict`."""
 
     table: str
-    before_ms: int
+    before_ms: Whole
     everything: bool = False
 
 
 class TableName(Arguments, frozen=True, kw_only=True):
-    """`rehydrate`."""
+    """Of `rehydrate`."""
 
     table: str
 
 
 class SomeTable(Arguments, frozen=True, kw_only=True):
-    """`compact`: one table, or every one."""
+    """Of `compact` and `digest`: one table, or every one."""
 
     table: str | None = None
 
 
 class Forget(Arguments, frozen=True, kw_only=True):
-    """`forget`."""
+    """Of `forget`."""
 
     table: str
     key: Values
@@ -125,56 +133,56 @@ class Forget(Arguments, frozen=True, kw_only=True):
 
 
 class Changes(Arguments, frozen=True, kw_only=True):
-    """`changes`."""
+    """Of `changes`."""
 
-    since: int | None = None
+    since: Whole | None = None
     table: str | None = None
 
 
 class Events(Arguments, frozen=True, kw_only=True):
-    """`events`."""
+    """Of `events`."""
 
     query: EventQuery = EventQuery()
-    after: int = 0
+    after: Whole = 0
     limit: int = EVENTS_PER_PAGE
 
 
 class ExportEvents(Arguments, frozen=True, kw_only=True):
-    """`export_events`; the file is named by its whole path."""
+    """Of `export-events`; the file is named by its whole path."""
 
-    file: str
+    file: FileName
     peer: str | None = None
     force: bool = False
 
 
 class ImportEvents(Arguments, frozen=True, kw_only=True):
-    """`import_events`; likewise."""
+    """Of `import-events`; likewise."""
 
-    file: str
+    file: FileName
 
 
 class Notices(Arguments, frozen=True, kw_only=True):
-    """`notices` and `follow_notices`."""
+    """Of `notices` and `follow-notices`."""
 
     kind: str | None = None
     everything: bool = False
 
 
 class Acknowledge(Arguments, frozen=True, kw_only=True):
-    """`acknowledge`: these, or all."""
+    """Of `acknowledge`: these, or all."""
 
-    ids: list[int] | None = None
+    ids: list[Whole] | None = None
 
 
 class Invite(Arguments, frozen=True, kw_only=True):
-    """`invite`."""
+    """Of `invite`."""
 
-    ttl_ms: int
+    ttl_ms: Span
     confirm: bool = False
 
 
 class Invited(Arguments, frozen=True, kw_only=True):
-    """`invited`."""
+    """Of `invited`."""
 
     id: str
     seen: str = "open"
@@ -182,53 +190,53 @@ class Invited(Arguments, frozen=True, kw_only=True):
 
 
 class Decide(Arguments, frozen=True, kw_only=True):
-    """`decide`."""
+    """Of `decide`."""
 
     named: str
     approve: bool
 
 
 class NearbyOpen(Arguments, frozen=True, kw_only=True):
-    """`nearby_open`."""
+    """Of `nearby-open`."""
 
-    ttl_ms: int
+    ttl_ms: Span
 
 
 class Nearby(Arguments, frozen=True, kw_only=True):
-    """`nearby`."""
+    """Of `nearby`."""
 
     seen: str = ""
     timeout_s: float = 0.0
 
 
 class NearbyAnswer(Arguments, frozen=True, kw_only=True):
-    """`nearby_answer`."""
+    """Of `nearby-answer`."""
 
     code: str
     yes: bool
 
 
 class Discover(Arguments, frozen=True, kw_only=True):
-    """`discover`."""
+    """Of `discover`."""
 
     seconds: float
 
 
 class Wait(Arguments, frozen=True, kw_only=True):
-    """`wait`."""
+    """Of `wait`."""
 
     timeout_s: float
     live_only: bool = False
 
 
 class SomePeer(Arguments, frozen=True, kw_only=True):
-    """`sync_state` and `frontier`: one peer, or every one."""
+    """Of `sync-state` and `frontier`: one peer, or every one."""
 
     peer: str | None = None
 
 
 class Conflicts(Arguments, frozen=True, kw_only=True):
-    """`conflicts`."""
+    """Of `conflicts`."""
 
     table: str | None = None
     everything: bool = False
@@ -236,33 +244,33 @@ class Conflicts(Arguments, frozen=True, kw_only=True):
 
 
 class ResolveConflict(Arguments, frozen=True, kw_only=True):
-    """`resolve_conflict`."""
+    """Of `resolve-conflict`."""
 
     id: str
     prefer: str
 
 
 class OneConflict(Arguments, frozen=True, kw_only=True):
-    """`acknowledge_conflict`."""
+    """Of `acknowledge-conflict`."""
 
     id: str
 
 
 class ConflictChanges(Arguments, frozen=True, kw_only=True):
-    """`conflict_changes`."""
+    """Of `conflict-changes`."""
 
-    since: int | None = None
+    since: Whole | None = None
 
 
 class RequestSync(Arguments, frozen=True, kw_only=True):
-    """`request_sync`."""
+    """Of `request-sync`."""
 
     peer: str | None = None
     table: str | None = None
 
 
 class Verify(Arguments, frozen=True, kw_only=True):
-    """`verify`."""
+    """Of `verify`."""
 
     peer: str
     table: str | None = None
@@ -270,57 +278,55 @@ class Verify(Arguments, frozen=True, kw_only=True):
 
 
 class Vouch(Arguments, frozen=True, kw_only=True):
-    """`vouch`."""
+    """Of `vouch`."""
 
     subject: str
     name: str = ""
-    recovery: str | None = None  # the file: a key never crosses this API
+    recovery: FileName | None = None  # the file: a key never crosses this API
     passphrase: str | None = None  # of that file
 
 
 class SetRole(Arguments, frozen=True, kw_only=True):
-    """`set_role`."""
+    """Of `set-role`."""
 
     subject: str
     role: str
-    recovery: str | None = None
+    recovery: FileName | None = None
     passphrase: str | None = None
 
 
 class Retire(Arguments, frozen=True, kw_only=True):
-    """`retire`."""
+    """Of `retire`."""
 
     subject: str
-    at_ms: int | None = None
+    at_ms: Whole | None = None
     alone: bool = True
-    recovery: str | None = None
+    recovery: FileName | None = None
     passphrase: str | None = None
 
 
 class Leave(Arguments, frozen=True, kw_only=True):
-    """`leave`."""
+    """Of `leave`."""
 
     timeout_s: float
 
 
-class Digest(Arguments, frozen=True, kw_only=True):
-    """`digest`."""
-
-    table: str | None = None
-
-
 class SetOnline(Arguments, frozen=True, kw_only=True):
-    """`set_online`."""
+    """Of `set-online`."""
 
     online: bool
+
+
+class Pong(msgspec.Struct, frozen=True, kw_only=True):
+    """What `ping` is answered with: nothing."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """An error in an answer, or as the last line of a stream: the name of its class and its message."""
 
-    error: str
-    message: str
-    code: int | None = None
+    error: str  # one of the names of `errors.py`
+    message: str  # what happened, to what, and what to do about it: for people, and not stable
+    code: int | None = None  # the close code of the link that it is about (profile §7)
 
 
 def arguments_builtins(arguments: Arguments) -> Any:

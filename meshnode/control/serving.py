@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
-from meshnode.control.bounded import BoundedProtocol
+from meshnode.control.connection import Connection
 from meshnode.errors import ConfigError
 
 SHUTDOWN_S = 2  # seconds that requests get to finish when the node stops
@@ -19,18 +19,19 @@ BACKLOG = 64  # connections waiting to be accepted
 
 
 @asynccontextmanager
-async def serving(app: Starlette, listener: socket.socket, stopping: asyncio.Event) -> AsyncIterator[None]:
+async def serving(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event) -> AsyncIterator[None]:
     """While it is entered requests are answered; `stopping` is set when it is left, for answers that take long."""
     config = uvicorn.Config(
         app,
+        interface="asgi3",
         loop="none",
-        http=BoundedProtocol,
-        backlog=BACKLOG,
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
     server = _Server(config)

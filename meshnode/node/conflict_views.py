@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from meshnode.node.views import Values, View
+from meshnode.node.views import Value, Values, View
 
 
 class SideView(View, frozen=True, kw_only=True):
@@ -12,7 +10,7 @@ class SideView(View, frozen=True, kw_only=True):
 
     site: str
     name: str = ""
-    value: Any = None
+    value: Value = None
     hlc: tuple[int, int]
     event: str  # its id
     kept: bool = True  # False where the value is not in the log any more, and was too large for the ledger

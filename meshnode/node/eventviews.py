@@ -13,7 +13,7 @@ EVENTS_PER_PAGE: Final = 500  # events that one call of `events` gives at most
 VERDICTS: Final = (Verdict.APPLIED.value, Verdict.HELD.value, UNRESOLVED_KEY)
 
 
-class EventQuery(View, frozen=True, kw_only=True):
+class EventQuery(View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which events are meant; None is any."""
 
     table: str | None = None

@@ -36,6 +36,8 @@ def from_json_builtins(raw: Any, kind: type[T]) -> T:
         return msgspec.convert(_unwrapped(raw), kind)
     except msgspec.ValidationError as error:
         raise UsageError(str(error)) from error
+    except RecursionError as error:
+        raise UsageError("nested too deep") from error
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -51,19 +53,6 @@ def parse_json(text: str | bytes) -> Any:
 def parse_value(text: str | bytes) -> Any:
     """One column value written in JSON; raises UsageError."""
     return checked_value(parse_json(text))
-
-
-def check_storable(raw: Any) -> None:
-    """UsageError where a number or a text anywhere in what was read is none that a database can be asked about."""
-    left = [raw]
-    while left:
-        each = left.pop()
-        if isinstance(each, dict):
-            left += [*each, *each.values()]
-        elif isinstance(each, list):
-            left += each
-        elif isinstance(each, int | str):
-            checked_value(each)
 
 
 def checked_value(value: Any) -> Any:

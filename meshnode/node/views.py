@@ -6,18 +6,23 @@ look in JSON is said in `node.jsonvalues`, and nowhere else.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from meshnode.errors import UsageError
+from meshnode.limits import NAME_BYTES
 from meshnode.model.policy import TableClass
 from meshnode.node.pairing_views import CandidateView
 
-Values: TypeAlias = dict[str, Any]
-"""Column name to null, bool, integer, float, text or byte string (profile §4)."""
+Value: TypeAlias = Annotated[Any, msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/Value"})]
+"""Null, bool, integer, float, text or byte string (profile §4); what it refers to is said in `control/schemas.py`."""
+
+Values: TypeAlias = dict[str, Value]
+"""Column name to value."""
 
 
+_SHOWN = 40  # characters of a text that names no table
 HOW_TO_CHOOSE = (
     "on the copy that goes on as this device run `meshnode identity resume`; on the other one `meshnode identity renew "
     "INVITE`, with an invite that `meshnode invite` makes on a device which may let others in"
@@ -275,7 +280,7 @@ class RowView(View, frozen=True, kw_only=True, repr_omit_defaults=True):
         return {**self.key, **self.columns}
 
 
-class RowChange(View, frozen=True, kw_only=True):
+class RowChange(View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row to write: the columns named get these values, the others stay."""
 
     key: Values
@@ -314,7 +319,7 @@ class CellView(View, frozen=True, kw_only=True):
 
     name: str
     state: str  # written, cleared or unmaterialized (profile §5)
-    value: Any | msgspec.UnsetType = msgspec.UNSET  # absent where there is none, or where its event was evicted
+    value: Value | msgspec.UnsetType = msgspec.UNSET  # absent where there is none, or where its event was evicted
     clock: ClockView | None = None  # of the upsert that wrote it, of the delete that cleared it
 
 
@@ -468,7 +473,9 @@ def parse_table(text: str) -> tuple[str, str]:
     if not dot:
         schema, name = "main", text
     if not schema or not name or "." in name:
-        raise UsageError(f"{text!r} names no table: write NAME, or SCHEMA.NAME")
+        raise UsageError(f"{text[:_SHOWN]!r} names no table: write NAME, or SCHEMA.NAME")
+    if max(len(part.encode("utf-8", "replace")) for part in (schema, name)) > NAME_BYTES:  # no frame could carry it
+        raise UsageError(f"{text[:_SHOWN]!r} names no table: a name has at most {NAME_BYTES} bytes")
     return schema, name
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shlex
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.command import Result, meshnode_afresh, start_afresh
+from support.command import Result, meshnode, meshnode_afresh, start_afresh
 
 from meshnode.cli.main import _VERBS
 from meshnode.node.config import SETTINGS, Config
@@ -111,7 +112,7 @@ def _masked(line: str) -> str:
 
 async def test_the_embedding_program_runs_as_written(tmp_path: Path) -> None:
     assert (await meshnode_afresh("init", home=tmp_path / "n")).code == 0
-    (program,) = blocks("python")
+    program, _ = blocks("python")
     environment = {**os.environ, "MESHNODE_HOME": str(tmp_path / "n")}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, env=environment, stdout=asyncio.subprocess.PIPE
@@ -119,6 +120,40 @@ async def test_the_embedding_program_runs_as_written(tmp_path: Path) -> None:
     out, _ = await process.communicate()
     assert process.returncode == 0
     assert b"Bread" in out
+
+
+async def test_the_control_api_answers_as_shown(tmp_path: Path) -> None:
+    home = tmp_path / "n"
+    node = await start_afresh("up", "--listen", "127.0.0.1", "--no-discovery", home=home)
+    try:
+        assert node.stderr is not None
+        await node.stderr.readuntil(b"is up on")
+        assert (
+            await meshnode("table", "add", "notes", "--key", "id:TEXT", "--column", "title:TEXT", home=home)
+        ).code == 0
+        _, asking = blocks("python")
+        assert await _output(sys.executable, "-c", _here(asking, home)) == b"Eggs\n"
+        (shown,) = blocks("sh")
+        document, peers, rows = [await _output("bash", "-c", _here(line, home)) for line in shown.splitlines()]
+        assert json.loads(document) == json.loads((ROOT / "meshnode/control/openapi.json").read_bytes())
+        assert json.loads(peers) == []
+        assert [row["columns"] for row in json.loads(rows)] == [{"title": "Eggs"}]
+    finally:
+        node.send_signal(signal.SIGTERM)
+        await node.communicate()
+
+
+def _here(program: str, home: Path) -> str:
+    """The program for this home in place of the platform's."""
+    assert "~/.local/share/meshnode/" in program
+    return program.replace("~/.local/share/meshnode/", f"{home}/")
+
+
+async def _output(*command: str) -> bytes:
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

@@ -1,4 +1,4 @@
-"""The wheel that people install: every module, the protocol page and the type marker are in it, and nothing else."""
+"""The wheel that people install: every module, two documents and the type marker are in it, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     info = {name for name in names if ".dist-info/" in name}
-    assert names - info == modules | {"meshnode/PROTOCOL.md", "meshnode/py.typed"}
+    assert names - info == modules | {"meshnode/PROTOCOL.md", "meshnode/control/openapi.json", "meshnode/py.typed"}
     (entry_points,) = (name for name in info if name.endswith("entry_points.txt"))
     assert "meshnode = meshnode.cli.main:main" in zipfile.ZipFile(wheel).read(entry_points).decode()
