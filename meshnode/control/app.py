@@ -81,7 +81,7 @@ def _of_the_node(operations: Operations, api: _Api) -> dict[str, Handler]:
         "verify": api.verify,
         "resume": _answer(asked.NoArguments, lambda _: operations.resume()),
         "wait": _answer(asked.Wait, api.wait),
-        "check": _answer(asked.NoArguments, lambda _: operations.check()),
+        "check": _answer(asked.Check, lambda a: operations.check(repair=a.repair)),
         "set-online": _answer(asked.SetOnline, lambda a: operations.set_online(a.online)),
     }
 

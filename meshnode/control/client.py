@@ -331,8 +331,8 @@ class ControlClient:
     async def digest(self, table: str | None = None) -> list[TableDigest]:
         return await self._call("digest", asked.Digest(table=table), list[TableDigest])
 
-    async def check(self) -> CheckReport:
-        return await self._call("check", asked.NoArguments(), CheckReport)
+    async def check(self, *, repair: bool = False) -> CheckReport:
+        return await self._call("check", asked.Check(repair=repair), CheckReport)
 
     async def set_online(self, online: bool) -> None:
         kind: Any = None
