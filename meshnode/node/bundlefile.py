@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 from meshnode.codec.digest import Digest, blake3_256
 from meshnode.codec.framing import FrameReader
-from meshnode.errors import BundleError, NotFoundError, ProtocolError, UsageError
+from meshnode.errors import BundleError, ProtocolError, UsageError, unreadable_file
 from meshnode.limits import FRAME_BYTES, KIB
 from meshnode.model.bundle import MAGIC, Bundle
 from meshnode.model.bundle_untrusted import check_seal_untrusted, decode_head_untrusted
@@ -46,10 +46,8 @@ class BundleReader:
         try:
             self._file: BinaryIO = path.open("rb")
             self.size = os.fstat(self._file.fileno()).st_size
-        except FileNotFoundError as error:
-            raise NotFoundError(f"there is no file {path}") from error
         except OSError as error:
-            raise UsageError(f"cannot read {path}: {error.strerror}") from error
+            raise unreadable_file(path, error) from error
 
     def check(self, mesh_id: bytes) -> Sealed:
         """Read all of it and check its seal: BundleError where anything of it is not what its writer sealed."""
