@@ -131,7 +131,7 @@ class _Table:
             self._row_differs(key_bytes, str(error))
             return
         if self._is_forgotten(key_bytes):
-            self._row_differs(key_bytes, "it was forgotten here and its clocks are still there")
+            self._differ(_text(key_bytes), "it was forgotten here and its clocks are still there: forget it again")
             return
         known = {rank for rank, _ in events}
         for rank in (state.tombstone, state.upsert, *state.columns.values()):

@@ -8,7 +8,6 @@ from typing import Final
 
 from meshnode.engine.check import check_store
 from meshnode.engine.findings import Difference, Findings
-from meshnode.engine.mending import Mending
 from meshnode.model.membership import Membership
 from meshnode.node.storage import Storage
 from meshnode.node.views import CheckReport, DifferenceView
@@ -24,6 +23,7 @@ def check_report(tx: Tx, sqlite: ModuleType, membership: Membership) -> CheckRep
 
 async def repaired(storage: Storage, membership: Callable[[Tx], Membership]) -> CheckReport:
     """Check, mend what can be mended, and check again: what is left may be so only until other members answered."""
+    from meshnode.engine.mending import Mending  # of no use to who only reads
 
     async def check() -> Findings:
         return await storage.read_apart(lambda tx: check_store(tx, storage.file.sqlite, membership(tx).key_of))

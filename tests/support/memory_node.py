@@ -373,6 +373,9 @@ class MemoryNode:
             rows=[
                 ComparedRowView(table=table or "t", key={"id": "n\x1b"}, kind=kind, what="an event", events=[event])
                 for kind in kinds
+            ] + [
+                ComparedRowView(table="t", key={"id": "m"}, kind="fault", what="made otherwise")
+                for _ in kinds[: int(table is not None)]
             ],
             tables=[ComparedTableView(table=table or "t", compared=True, equal=not kinds, events_here=1200)],
         )  # fmt: skip
