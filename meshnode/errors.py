@@ -38,6 +38,13 @@ class NotFoundError(MeshError):
     """What was named (a table, a row, a site, an invite) is not here."""
 
 
+def unreadable_file(path: object, error: OSError) -> MeshError:
+    """For a file that somebody named: NotFoundError where there is none, UsageError where it cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return NotFoundError(f"there is no file {path}")
+    return UsageError(f"cannot read {path}: {error.strerror}")
+
+
 class IdentityError(MeshError):
     """A site key, site id or the file that keeps it is unusable."""
 

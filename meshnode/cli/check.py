@@ -1,4 +1,8 @@
-"""Recompute rows, clocks and watermarks from the log, verify signatures, name what differs; exit code 1 if it does."""
+"""Recompute rows, clocks and watermarks from the log, verify signatures, name what differs; exit code 1 if it does.
+
+`--repair` writes what differs as the log says: rows, clocks, watermarks and counters. Events that the log has lost are
+passed over from then on, and every member is asked for them; until they answered, what stands on them stays named.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from meshnode.node.views import CheckReport
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
+    parser.add_argument("--repair", action="store_true", help="write it as the log says, and ask for what is lost")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,15 +31,26 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(report: CheckReport) -> None:
+    for each in report.mendings:
+        print(printable(f"mended: {' '.join(filter(None, (each.table, each.where)))}: {each.what}"), file=sys.stderr)
+    if report.mended > len(report.mendings):
+        print(f"and {report.mended - len(report.mendings)} more", file=sys.stderr)
     if report.differences:
         print_table([to_json_builtins(each) for each in report.differences], ("table", "where", "what"))
     if report.count > len(report.differences):
         print(f"and {report.count - len(report.differences)} more", file=sys.stderr)
     verdict = "clean" if not report.count else f"{report.count} differences"
+    if report.mended:
+        verdict = f"{report.mended} mended, {verdict}"
     given = f"; {report.given} clocks, values and watermarks taken as given" if report.given else ""
     print(printable(f"{verdict}: {report.events} events, {report.rows} rows of {report.tables} tables{given}"))
+    if report.mendable:
+        print("`meshnode check --repair` mends what the log tells, and asks the members for the rest", file=sys.stderr)
 
 
 async def _check(options: argparse.Namespace) -> CheckReport:
+    if options.repair:
+        async with connect.writing(options, "check --repair") as node:
+            return await node.check(repair=True)
     async with connect.reading(options) as operations:
         return await operations.check()

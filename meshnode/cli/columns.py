@@ -67,7 +67,7 @@ def split_key(table: TableView, values: Mapping[str, Any]) -> tuple[Values, Valu
 
 
 def parse_fields(fields: list[str], table: TableView) -> Values:
-    """`column=text` and `column:=json` to values; raises UsageError."""
+    """`column=text` and `column:=json` to values; raises UsageError, NotFoundError for a column that is not there."""
     types = {column.name: column for column in (*table.key, *table.columns)}
     values: Values = {}
     for field in fields:
@@ -79,7 +79,7 @@ def parse_fields(fields: list[str], table: TableView) -> Values:
         if name in values:
             raise UsageError(f"the column {name!r} is given twice")
         if name not in types:
-            raise UsageError(f"table {table.table} has no column {name!r}{_nearest(name, types)}")
+            raise NotFoundError(f"table {table.table} has no column {name!r}{_nearest(name, types)}")
         values[name] = _json_field(name, text) if is_json else value_of_text(text, types[name])
     return values
 

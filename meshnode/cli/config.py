@@ -18,7 +18,7 @@ import msgspec
 from meshnode.cli import connect
 from meshnode.cli.globals import add_globals
 from meshnode.cli.output import cell, print_many, print_one, print_table, printable
-from meshnode.errors import ConfigError
+from meshnode.errors import ConfigError, unreadable_file
 from meshnode.limits import CONFIG_BYTES
 from meshnode.node.config import SETTINGS, fault_of, setting_of
 from meshnode.node.configtext import about_text, faults_in, parsed_values, said_in, value_text
@@ -219,5 +219,7 @@ def _text(file: str) -> tuple[str, str]:
         if len(data) > CONFIG_BYTES:
             raise ConfigError(f"{file} has more than {CONFIG_BYTES} bytes: that is no configuration")
         return data.decode(), "standard input" if file == "-" else file
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise unreadable_file(file, error) from error
+    except ValueError as error:
         raise ConfigError(f"cannot read {file}: {error}") from error

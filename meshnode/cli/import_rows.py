@@ -20,7 +20,7 @@ from meshnode.cli.columns import find_table
 from meshnode.cli.output import print_one, printable
 from meshnode.cli.progress import progress
 from meshnode.cli.readers import FORMATS, Read, UnreadableError, check_mark, format_of, read_rows
-from meshnode.errors import MembershipError, RegistrationError, UsageError
+from meshnode.errors import MembershipError, RegistrationError, UsageError, unreadable_file
 from meshnode.limits import EVENT_BYTES
 from meshnode.node.api import ROWS_PER_IMPORT, Operations
 from meshnode.node.views import RowChange
@@ -143,6 +143,6 @@ def _opened(name: str) -> Iterator[io.BufferedReader]:
     try:
         file = open(name, "rb")  # noqa: SIM115  # closed below; the error is about opening alone
     except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror}") from error
+        raise unreadable_file(name, error) from error
     with file:
         yield file

@@ -1,7 +1,7 @@
 """The `meshnode` program: finds the verb, imports that verb's module alone, and turns errors into one line and a code.
 
-Exit codes: 0 done; 1 an error, no such row, a failed check; 2 the command line cannot be used (and, for `wait`,
-somebody is behind); 3 (`doctor`) there is something to look at; 130 interrupted.
+Exit codes: 0 done; 1 an error, a failed check, or what was named (a row, a member, a file) is not there; 2 the command
+line cannot be used (and, for `wait`, somebody is behind); 3 (`doctor`) there is something to look at; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -149,9 +149,9 @@ def _main_parser() -> Parser:
         prog="meshnode",
         usage="meshnode [--home DIR] VERB … [--output table|json|jsonl]",
         description="A peer-to-peer mesh node: plain SQLite tables that sync.\n\nverbs:\n" + "\n".join(lines),
-        epilog="`meshnode VERB --help` explains one verb. Exit codes: 0 done; 1 an error, or no such row, or a failed "
-        "check; 2 a command line that cannot be used, or (wait) somebody is behind; 3 (doctor) something to look at; "
-        "130 interrupted.",
+        epilog="`meshnode VERB --help` explains one verb. Exit codes: 0 done; 1 an error, a failed check, or what was "
+        "named is not there; 2 a command line that cannot be used, or (wait) somebody is behind; 3 (doctor) something "
+        "to look at; 130 interrupted.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

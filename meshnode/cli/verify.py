@@ -116,6 +116,11 @@ def _more(report: VerifyReport) -> Iterator[str]:
             f"at least {counted_text(report.unnamed, 'further difference')} beyond what one comparison looks into: "
             "where much is still under way, `meshnode wait` first; otherwise repair, or compare table by table"
         )
+    if any(each.kind == "fault" and not each.events and not each.events_more for each in report.rows):
+        yield (
+            "rows with a fault and the same events are not what those say on one side: `meshnode check --repair`, run "
+            "on both, mends them"
+        )
     if report.tables_more:
         yield f"{counted_text(report.tables_more, 'table')} did not fit into one comparison: name one with --table"
 

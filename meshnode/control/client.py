@@ -328,8 +328,8 @@ class ControlClient:
     async def digest(self, table: str | None = None) -> list[TableDigest]:
         return await self._call(tables.DIGEST, asked.SomeTable(table=table))
 
-    async def check(self) -> CheckReport:
-        return await self._call(node.CHECK, asked.NoArguments())
+    async def check(self, *, repair: bool = False) -> CheckReport:
+        return await self._call(node.CHECK, asked.Check(repair=repair))
 
     async def set_online(self, online: bool) -> None:
         await self._call(node.SET_ONLINE, asked.SetOnline(online=online))

@@ -38,6 +38,12 @@ class Doctor(Arguments, frozen=True, kw_only=True):
     checks: list[str] = []
 
 
+class Check(Arguments, frozen=True, kw_only=True):
+    """`check`."""
+
+    repair: bool = False
+
+
 class AddTable(Arguments, frozen=True, kw_only=True):
     """Of `add-table`."""
 

@@ -59,6 +59,7 @@ class Outcome:
     records_dropped: int = 0
     records_rejected: int = 0
     membership_changed: bool = False
+    answered: int = 0  # requests of this node
     settled: bool = True  # nothing of it has to come once more
 
     def add(self, other: Outcome) -> None:
@@ -68,6 +69,7 @@ class Outcome:
         self.records_dropped += other.records_dropped
         self.records_rejected += other.records_rejected
         self.membership_changed = self.membership_changed or other.membership_changed
+        self.answered += other.answered
         self.settled = self.settled and other.settled
 
 
@@ -179,7 +181,7 @@ def _commit(context: Context, tx: Tx, stream: Stream, frame: Received, checked: 
         outcome.membership_changed = generation != context.generation
         outcome.settled = not records.rejected
     elif isinstance(content, Answered):
-        inbound.remove_request(tx, stream, content.id)
+        outcome.answered = int(inbound.remove_request(tx, stream, content.id))
     return outcome
 
 

@@ -18,7 +18,7 @@ from meshnode.engine.check_file import check_file
 from meshnode.engine.check_log import KeyOf, check_held, check_log
 from meshnode.engine.check_values import Shadow
 from meshnode.engine.check_watermarks import Claims
-from meshnode.engine.findings import Findings
+from meshnode.engine.findings import Findings, note
 from meshnode.errors import CorruptStateError, EnvelopeError
 from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import Event
@@ -30,6 +30,7 @@ from meshnode.store.rows import unpack_state
 from meshnode.store.tables import Destination
 
 EVENTS_PER_PASS: Final = 200_000  # events folded in memory at a time; a larger log is read several times
+_NOT_OURS: Final = ": write them with `meshnode import`, or delete them"
 
 
 def check_store(tx: Tx, sqlite: ModuleType, key_of: KeyOf) -> Findings:
@@ -85,7 +86,7 @@ class _Table:
             self._pass(lambda key, number=number: zlib.crc32(key) % passes == number)  # type: ignore[misc]
         in_sql = self._tx.execute(f"SELECT count(*) FROM {self._destination.quoted} NOT INDEXED").fetchone()[0]  # noqa: S608
         if in_sql > self._shown:
-            self._differ("rows in SQL", f"{in_sql - self._shown} of them come from no event")
+            self._differ("rows in SQL", f"{in_sql - self._shown} of them come from no event{_NOT_OURS}")
         self._shadow.close()
 
     def _pass(self, mine: Callable[[bytes], bool]) -> None:
@@ -102,7 +103,7 @@ class _Table:
                 self._row(key_bytes, packed, reason, evidence.pop(key_bytes, []))
         for key_bytes, events in evidence.items():
             if not self._is_forgotten(key_bytes):
-                self._differ(_text(key_bytes), f"it has {len(events)} events and no clocks")
+                self._row_differs(key_bytes, f"it has {len(events)} events and no clocks")
 
     def _events(self) -> Iterator[Event]:
         """What feeds the rows of this table: never what lies below the horizon."""
@@ -127,10 +128,10 @@ class _Table:
         try:
             state = unpack_state(packed)
         except CorruptStateError as error:
-            self._differ(_text(key_bytes), str(error))
+            self._row_differs(key_bytes, str(error))
             return
         if self._is_forgotten(key_bytes):
-            self._differ(_text(key_bytes), "it was forgotten here and its clocks are still there")
+            self._differ(_text(key_bytes), "it was forgotten here and its clocks are still there: forget it again")
             return
         known = {rank for rank, _ in events}
         for rank in (state.tombstone, state.upsert, *state.columns.values()):
@@ -143,9 +144,9 @@ class _Table:
             else:
                 fold.upsert(rank, self._destination.accepted(event.columns))
         if fold.state != state:
-            self._differ(_text(key_bytes), _unlike(state, fold.state))
+            self._row_differs(key_bytes, _unlike(state, fold.state))
         elif reason is None:  # what a trigger keeps of a withheld row is its own affair
-            self._values(_text(key_bytes), fold, found)
+            self._values(key_bytes, fold, found)
 
     def _given(self, state: RowState, known: set[Rank]) -> RowState:
         """The part of a state that nothing in the log can confirm and that need not be confirmed."""
@@ -159,13 +160,13 @@ class _Table:
     def _is_given(self, rank: Rank, known: set[Rank]) -> bool:
         return hlc_of_rank(rank) < self._entry.horizon or (self._evicted and rank not in known)
 
-    def _values(self, where: str, fold: RowFold, found: tuple[Any, ...] | None) -> None:
+    def _values(self, key_bytes: bytes, fold: RowFold, found: tuple[Any, ...] | None) -> None:
         """The SQL row holds what the winning events said, as its columns store it."""
         if not fold.state.exists or found is None:
             if fold.state.exists:
-                self._differ(where, "it exists and is not in SQL")
+                self._row_differs(key_bytes, "it exists and is not in SQL")
             elif found is not None:
-                self._differ(where, "it does not exist and is in SQL")
+                self._row_differs(key_bytes, "it does not exist and is in SQL")
             return
         unknown = fold.state.columns.keys() - fold.values.keys()
         self._findings.given += len(unknown)
@@ -173,10 +174,14 @@ class _Table:
         unread = unknown | {name for name in defaults if name not in fold.state.columns}
         for name, expected, there in self._shadow.compare(fold.values, found):
             if name not in unread and (type(expected) is not type(there) or expected != there):
-                self._differ(where, f"column {name!r} holds {_cut(there)}, the log says {_cut(expected)}")
+                self._row_differs(key_bytes, f"column {name!r} holds {_cut(there)}, the log says {_cut(expected)}")
 
     def _is_forgotten(self, key_bytes: bytes) -> bool:
         return self._entry.forgotten and held.is_forgotten(self._tx, self._destination.no, key_bytes)
+
+    def _row_differs(self, key_bytes: bytes, what: str) -> None:
+        self._differ(_text(key_bytes), what)
+        note(self._findings.mendable.rows, (self._destination.no, key_bytes))
 
     def _differ(self, where: str, what: str) -> None:
         self._findings.differ(self._entry.text, where, what)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from meshnode.engine.findings import Findings
+from meshnode.engine.findings import Findings, note
 from meshnode.errors import EnvelopeError
 from meshnode.model.event import Event, open_event_untrusted
 from meshnode.model.hlc import Hlc
-from meshnode.store import log, meta
+from meshnode.store import log, logcounts, meta, removed
 from meshnode.store.database import Tx
 from meshnode.store.names import SiteNumbers
 from meshnode.store.u64 import from_sql
 
 KeyOf: TypeAlias = Callable[[bytes], bytes | None]
+
+_MISLABELLED: Final = "its columns are not those of the event"
 
 
 class StoredRow(NamedTuple):
@@ -32,11 +35,13 @@ def check_log(tx: Tx, findings: Findings, key_of: KeyOf) -> None:
     mesh_id, sites = meta.read_bytes(tx, meta.MESH_ID), SiteNumbers()
     names = {row[0]: (row[1], row[2]) for row in tx.execute("SELECT no, schema, name FROM meshnode_tables")}
     newest, last = Hlc(0, 0), 0
-    for position, site_no, physical, logical, prefix, table_no, data in tx.execute(
-        "SELECT position, site_no, physical, logical, id_prefix, table_no, CAST(event AS BLOB) FROM meshnode_log "
-        "ORDER BY position"
+    counts = _Counts()
+    for position, site_no, physical, logical, prefix, table_no, state, data in tx.execute(
+        "SELECT position, site_no, physical, logical, id_prefix, table_no, state, CAST(event AS BLOB)"
+        " FROM meshnode_log ORDER BY position"
     ):
         findings.events += 1
+        counts.add(position, site_no, table_no, state)
         _check_gap(tx, findings, last, position)
         last = position
         site, hlc = sites.site_of(tx, site_no), Hlc(from_sql(physical), from_sql(logical))
@@ -44,11 +49,15 @@ def check_log(tx: Tx, findings: Findings, key_of: KeyOf) -> None:
         newest = newest if event is None else max(newest, hlc)
         if fault:
             findings.differ("", f"log position {position}", fault)
+            note(findings.mendable.damaged if fault != _MISLABELLED else findings.mendable.mislabelled, position)
+    counts.check(tx, findings)
     if meta.read_clock(tx) < newest:
         findings.differ("", "clock", f"{tuple(meta.read_clock(tx))} is behind the log's {tuple(newest)}")
+        findings.mendable.clock = True
     upcoming = meta.read_counter(tx, meta.NEXT_POSITION)
     if upcoming <= last:
         findings.differ("", "next position", f"{upcoming} was given out before: the log ends at {last}")
+        findings.mendable.last = last
     _check_gap(tx, findings, last, upcoming)
 
 
@@ -60,21 +69,42 @@ def examine(row: StoredRow, mesh_id: bytes, key_of: KeyOf) -> tuple[Event | None
         return None, f"{error.reason}: {error}"
     stored = (row.site, row.hlc, row.prefix, row.table)
     if stored != (event.site, event.hlc, log.id_prefix(event.event_id), (event.schema, event.table)):
-        return event, "its columns are not those of the event"
+        return event, _MISLABELLED
     return event, ""
 
 
 def _check_gap(tx: Tx, findings: Findings, before: int, position: int) -> None:
     """Positions without an event are those that were taken out on purpose, and no others."""
-    missing = before + 1
-    while missing < position:
-        found = tx.execute("SELECT max(last) FROM meshnode_removed WHERE first <= ? AND last >= ?", (missing, missing))
-        last = found.fetchone()[0]
-        if last is None:
-            what = "its event is not there, and nothing says that it was taken out on purpose"
-            findings.differ("", f"log position {missing}", what)
-            return
-        missing = last + 1
+    for first, last in removed.unrecorded(tx, before + 1, position - 1):
+        where = f"log position {first}" if first == last else f"log positions {first} to {last}"
+        whose = "its event is" if first == last else "their events are"
+        findings.differ("", where, f"{whose} not there, and nothing says that it was taken out on purpose")
+        note(findings.mendable.gaps, (first, last))
+
+
+class _Counts:
+    """What is kept counted of the log (`store/logcounts.py`), counted again."""
+
+    def __init__(self) -> None:
+        self._events: Counter[tuple[int, int, int]] = Counter()
+        self._unresolved: Counter[tuple[int, int, int]] = Counter()
+
+    def add(self, position: int, site_no: int, table_no: int, state: int) -> None:
+        """One more row of the log."""
+        part = position >> logcounts.CHUNK_BITS, site_no, table_no
+        self._events[part] += 1
+        self._unresolved[part] += state == log.UNRESOLVED
+
+    def check(self, tx: Tx, findings: Findings) -> None:
+        """Compare."""
+        kept = logcounts.every(tx)
+        found = {part: (events, self._unresolved[part]) for part, events in self._events.items()}
+        wrong = [part for part in found.keys() | kept.keys() if found.get(part) != kept.get(part)]
+        if wrong:
+            findings.mendable.counted = True
+            noted = sum(events for events, _ in kept.values())
+            what = f"{findings.events} events are there and {noted} are noted, {len(wrong)} of the counts are wrong"
+            findings.differ("", "counters of the log", what)
 
 
 def _opened(data: bytes, mesh_id: bytes, key_of: KeyOf) -> Event:
@@ -91,4 +121,5 @@ def check_held(tx: Tx, findings: Findings) -> None:
     noted = {(row[0], row[1]): (row[2], row[3]) for row in tx.execute(metered)}
     for group in sorted(found.keys() | noted.keys()):
         if found.get(group) != noted.get(group):
+            findings.mendable.metered = True
             findings.differ("", f"held events of group {group}", f"{found.get(group)} held, {noted.get(group)} noted")

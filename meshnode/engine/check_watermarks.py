@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeAlias
 
-from meshnode.engine.findings import Findings
+from meshnode.engine.findings import Findings, note
 from meshnode.model.delivery import GroupName
 from meshnode.model.hlc import ZERO, Hlc, Rank, hlc_of_rank
 from meshnode.model.site import short_text
@@ -53,6 +53,7 @@ class Claims:
             if name is None:
                 where = f"watermark of site {group.site_no} in table {group.table_no}"
                 self._findings.differ("", where, "there is no such site or table")
+                note(self._findings.mendable.watermarks, (group.site_no, group.table_no))
                 continue
             self._check(group, name, held.get((group.site_no, group.table_no), []))
 
@@ -76,6 +77,8 @@ class Claims:
         missing = self._missing.get((site, group.table_no))
         if missing is not None and missing <= group.applied:
             found.append(f"{claims}, and the event at {tuple(missing)}, on which a row stands, is not in the log")
+        if found:
+            note(self._findings.mendable.watermarks, (group.site_no, group.table_no))
         for what in found:
             self._findings.differ(
                 table if schema == "main" else f"{schema}.{table}", f"watermark of {short_text(site)}", what

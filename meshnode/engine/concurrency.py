@@ -44,10 +44,14 @@ class Concurrency:
             return None
         if hlc_of_rank(theirs) <= hlc_of_rank(ours):
             return None if self._may_repeat(theirs) else Relation.CONCURRENT
-        return self.later(entry, self.position(ours), theirs)
+        return self.later(entry, ours, self.position(ours), theirs)
 
-    def later(self, entry: TableEntry, position: int | None, theirs: Rank) -> Relation:
-        """The same for theirs with the higher clock, which we cannot have seen."""
+    def later(self, entry: TableEntry, ours: Rank, position: int | None, theirs: Rank) -> Relation:
+        """The same for theirs with the higher clock, which we cannot have seen.
+
+        Where ours is of the site that this device was before `identity renew`, or may be written by another copy of it,
+        nobody here knows who had it before it went out from here.
+        """
         if position is None:
             return Relation.UNKNOWN
         site, hlc = theirs[SITE_OF_RANK], hlc_of_rank(theirs)
@@ -56,6 +60,8 @@ class Concurrency:
         by = taken_by(ranges, position)
         if by is not None and hlc > by:
             return Relation.SEQUENTIAL
+        if ours[SITE_OF_RANK] != self._context.site:
+            return Relation.UNKNOWN
         first = first_taken(ranges, position)
         concurrent = not self._is_out(position, None if first is None else number) and (first is None or hlc <= first)
         return Relation.CONCURRENT if concurrent else Relation.UNKNOWN

@@ -7,7 +7,7 @@ are taken in before any row is written. A process that ends in the middle begins
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, TypeAlias
 
 from meshnode.codec import cbor
@@ -36,10 +36,11 @@ class Rebuild:
     """Call `step` until it returns False, each time in another transaction; one that fails ends it.
 
     Three passes: over the clocks, for the rows that `choice` names (None: every row of the table, and those of which
-    there are events alone); over the log, whose events are folded row by row; and over these rows, in the order of
-    their keys. Events below the horizon never feed it, whether or not their bytes still exist; what a state holds from
-    there stays as given. A row whose winner above the horizon is not in the log any more is *partial* where the horizon
-    cut what was below that winner, and surfaced so. Held events count once they are released.
+    there are events alone), unless `keys` names them; over the log, whose events are folded row by row; and over these
+    rows, in the order of their keys. Events below the horizon never feed it, whether or not their bytes still exist;
+    what a state holds from there stays as given. A row whose winner above the horizon is not in the log any more is
+    *partial* where the horizon cut what was below that winner, and surfaced so. Held events count once they are
+    released.
     """
 
     def __init__(
@@ -50,6 +51,8 @@ class Rebuild:
         destination: Destination,
         choice: Choice | None = None,
         after: bytes = b"",
+        *,
+        keys: Collection[bytes] | None = None,
     ) -> None:
         self.after = after  # the rows up to these key bytes are done
         self.rewritten = 0  # rows of SQL that changed
@@ -58,10 +61,14 @@ class Rebuild:
         self._destination = destination
         self._horizon, self._generation = entry.horizon, context.generation
         self._choice = choice
-        self._folds = Folds("whole" if choice is None else "chosen")
+        self._all = choice is None and keys is None
+        self._folds = Folds("whole" if self._all else "chosen" if keys is None else "named")
         self._folds.create(tx)
         self._looked: bytes | None = after  # rows up to here were looked at; None: all of them
-        self._chosen = choice is None  # whether there is any row to recompute
+        self._chosen = self._all  # whether there is any row to recompute
+        if keys is not None:
+            self._folds.expect(tx, keys)
+            self._looked, self._chosen = None, True
         self._read = 0  # positions of the log up to here are folded
 
     def fits(self, entry: TableEntry, destination: Destination) -> bool:
@@ -100,7 +107,7 @@ class Rebuild:
                 events.setdefault(event.key_bytes, []).append(event)
         for key_bytes, fresh in events.items():  # one row in memory at a time: its values may be large
             fold = self._folds.find(tx, key_bytes)
-            if fold is None and self._choice is not None:
+            if fold is None and not self._all:
                 continue
             fold = fold or RowFold(None)
             for event in fresh:
@@ -122,18 +129,24 @@ class Rebuild:
             key = key_values(self._destination, key_bytes)
             if key is not None:
                 state, reason = before.get(key_bytes, (None, None))
-                fold = self._folded(state, evidence)
+                fold = self._folded(tx, state, evidence)
                 restated.append(Restated(key_bytes, key, state, reason, fold.state, fold.values))
                 _note_partial(self._context, tx, self._entry, self._destination, restated[-1])
-        # Rows are recomputed because events of theirs were taken back, and for no other reason.
-        restater = Restater(self._context, tx, self._entry, self._destination, taken_back=True)
-        self.rewritten += restater.write(restated)
+        self.rewritten += self._restater(tx).write(restated)
         self.after = page[-1][0]
         return True
 
-    def _folded(self, state: RowState | None, evidence: RowFold) -> RowFold:
+    def _restater(self, tx: Tx) -> Restater:
+        """Rows are recomputed because events of theirs were taken back, and here for no other reason."""
+        return Restater(self._context, tx, self._entry, self._destination, taken_back=True)
+
+    def _given(self, _tx: Tx, state: RowState) -> RowState:
+        """What stays of a state that no event of the log explains."""
+        return given(state, self._entry.horizon, self._context.membership)
+
+    def _folded(self, tx: Tx, state: RowState | None, evidence: RowFold) -> RowFold:
         """What the log says of a row, on top of what is given."""
-        fold = RowFold(None if state is None else given(state, self._entry.horizon, self._context.membership))
+        fold = RowFold(None if state is None else self._given(tx, state))
         found = evidence.state
         if found.tombstone is not None:
             fold.delete(found.tombstone)
@@ -147,7 +160,7 @@ class Rebuild:
 def abandon(context: Context, tx: Tx) -> None:
     """The log lost events: what was read of it does not hold any more, and is begun again."""
     context.work.clear()
-    for name in ("whole", "chosen"):
+    for name in ("whole", "chosen", "named"):
         Folds(name).drop(tx)
 
 
@@ -161,6 +174,11 @@ def given(state: RowState, horizon: Hlc, membership: Membership) -> RowState:
         hlc = hlc_of_rank(rank)
         return hlc < horizon and membership.judge(rank[16:32], hlc) is None
 
+    return part(state, stays)
+
+
+def part(state: RowState, stays: Callable[[Rank], bool]) -> RowState:
+    """What some of its clocks make of a state."""
     tombstone, upsert = state.tombstone, state.upsert
     below = {name: rank for name, rank in state.columns.items() if stays(rank)}
     upsert = upsert if upsert is not None and stays(upsert) else None

@@ -48,17 +48,26 @@ class Restated:
 class Restater:
     """Compares rows of one table with SQL and writes those that differ.
 
-    `taken_back`: their clocks are others because events of theirs are not acceptable any more.
+    `taken_back`: their clocks are others because events of theirs are not acceptable any more. `anew`: what SQL shows
+    is known to be another row, so each is written whole.
     """
 
     def __init__(
-        self, context: Context, tx: Tx, entry: TableEntry, destination: Destination, *, taken_back: bool = False
+        self,
+        context: Context,
+        tx: Tx,
+        entry: TableEntry,
+        destination: Destination,
+        *,
+        taken_back: bool = False,
+        anew: bool = False,
     ) -> None:
         self._context = context
         self._tx = tx
         self._entry = entry
         self._table = destination
         self._taken_back = taken_back
+        self._anew = anew
         self._columns = list(destination.columns.values())
         where = " AND ".join(f"{quote(column.name)} = ?" for column in destination.key)
         self._from = f"FROM {destination.quoted} WHERE {where}"
@@ -164,6 +173,8 @@ class Restater:
 
     def _agrees(self, each: Restated, shown: Shown) -> bool:
         """Whether SQL shows this row; a value is compared with the log where it may be a new column's default."""
+        if self._anew:
+            return False
         after, before = each.after, each.before.columns if each.before is not None else {}
         suspects: dict[str, Rank] = {}
         for name, column in self._table.columns.items():

@@ -36,7 +36,7 @@ def _settle(context: Context, tx: Tx, found: Sequence[Conflict]) -> None:
     evidence = Concurrency(context, tx)
     for each in found:
         entry = context.tables.numbered(tx, each.table_no)
-        relation = evidence.later(entry, each.position, each.theirs.rank)
+        relation = evidence.later(entry, each.ours.rank, each.position, each.theirs.rank)
         if relation is Relation.SEQUENTIAL:
             conflicts.end(tx, each, Status.WITHDRAWN, SEQUENTIAL)
         elif relation is Relation.CONCURRENT:

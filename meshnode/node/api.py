@@ -361,8 +361,12 @@ class Operations(Protocol):
         """Digest of one table, or of every registered one by name."""
         ...
 
-    async def check(self) -> CheckReport:
-        """Recompute rows and clocks from the log and name what differs; reads everything, so it takes a while."""
+    async def check(self, *, repair: bool = False) -> CheckReport:
+        """Recompute rows and clocks from the log and name what differs; reads everything, so it takes a while.
+
+        `repair`: write rows, clocks and counters that differ as the log says, pass over events that it has lost, and
+        ask the other members for these.
+        """
         ...
 
     async def set_online(self, online: bool) -> None:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from meshnode.codec.digest import Digest, blake3_256
 from meshnode.codec.framing import FrameReader
-from meshnode.errors import BundleError, NotFoundError, ProtocolError, UsageError
+from meshnode.errors import BundleError, ProtocolError, UsageError, unreadable_file
 from meshnode.limits import FRAME_BYTES, KIB
 from meshnode.model.bundle import MAGIC, Bundle
 from meshnode.model.bundle_untrusted import check_seal_untrusted, decode_head_untrusted
 from meshnode.model.site import mesh_tag
+from meshnode.node.drafts import Draft
 from meshnode.node.private import open_file, sync_folder
 
 _CHUNK_BYTES: Final = 256 * KIB
@@ -46,10 +46,8 @@ class BundleReader:
         try:
             self._file: BinaryIO = open_file(path)
             self.size = os.fstat(self._file.fileno()).st_size
-        except FileNotFoundError as error:
-            raise NotFoundError(f"there is no file {path}") from error
         except OSError as error:
-            raise UsageError(f"cannot read {path}: {error.strerror}") from error
+            raise unreadable_file(path, error) from error
 
     def check(self, mesh_id: bytes) -> Sealed:
         """Read all of it and check its seal: BundleError where anything of it is not what its writer sealed."""
@@ -119,22 +117,27 @@ class BundleReader:
 
 
 class BundleWriter:
-    """A bundle that is written beside its place; `finish` puts it there, `close` takes back what is unfinished."""
+    """A bundle that is written beside its place; `finish` puts it there, `close` takes back what is unfinished.
+
+    What a killed one left behind the next one in that folder takes away.
+    """
 
     def __init__(self, path: Path, *, force: bool) -> None:
         self.path = path
         self.size = 0
         self._force = force
         self._digest = Digest()
-        self._draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
         if not force and os.path.lexists(path):
             raise _there(path)
         if os.path.isdir(path):
             raise UsageError(f"{path} is a folder: name a file in it")
+        if os.path.exists(path) and not os.path.isfile(path):  # the file would take its place
+            raise UsageError(f"{path} is a pipe or a device: name a file, or `-` for standard output")
         try:
-            self._file = os.fdopen(os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+            self._draft = Draft(path.parent)
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        self._file = self._draft.file
         self.write(MAGIC)
 
     @property
@@ -157,7 +160,8 @@ class BundleWriter:
         try:
             self._file.flush()
             os.fsync(self._file.fileno())
-            self._file.close()
+            if os.name != "posix":
+                self._file.close()  # elsewhere it stays open, so that nobody takes it for what somebody left behind
             self._put_in_place()
             sync_folder(self.path.parent)
         except OSError as error:
@@ -165,23 +169,21 @@ class BundleWriter:
 
     def close(self) -> None:
         """Leave nothing unfinished behind."""
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            self._draft.unlink(missing_ok=True)
+        self._draft.discard()
 
     def _put_in_place(self) -> None:
+        draft = self._draft.path
         if self._force:
-            self._draft.replace(self.path)
+            draft.replace(self.path)
             return
         try:
-            os.link(self._draft, self.path)  # unlike a rename it never takes another file's place
+            os.link(draft, self.path)  # unlike a rename it never takes another file's place
         except FileExistsError:
             raise _there(self.path) from None
         except OSError:  # a stick's file system may have no links
             if os.path.lexists(self.path):
                 raise _there(self.path) from None
-            self._draft.replace(self.path)
+            draft.replace(self.path)
 
 
 def _there(path: Path) -> UsageError:

@@ -99,7 +99,7 @@ class Bundling(Stored):
                 lambda engine: bundle_in.commit_frame(engine.context, peer, epoch, frame, checked, settle=settle), peer
             )
             intake.total.add(outcome)
-            await self._took_in(membership_changed=outcome.membership_changed)
+            await self._took_in(membership_changed=outcome.membership_changed, answered=bool(outcome.answered))
         else:
             intake.repeat(frame)
 
@@ -120,7 +120,7 @@ class Bundling(Stored):
     def _own_name(self) -> str:
         return self.home.config.name
 
-    async def _took_in(self, *, membership_changed: bool) -> None:
+    async def _took_in(self, *, membership_changed: bool, answered: bool = False) -> None:
         """The next start knows what came in; a running node knows it now, and passes it on."""
 
 

@@ -39,6 +39,7 @@ from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.transaction import Transaction
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
+    CheckReport,
     ForgetReport,
     HistoryRequest,
     IdentityView,
@@ -88,6 +89,16 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Logbook, Bundli
     ) -> VerifyReport:
         """Only a running node has links to compare over."""
         raise UsageError("no node runs here: start it with `meshnode up`")
+
+    async def check(self, *, repair: bool = False) -> CheckReport:
+        """Recompute everything from the log; mend what differs where asked to."""
+        if not repair:
+            return await super().check()
+        from meshnode.node.checking import repaired  # of no use to most verbs
+
+        report = await repaired(self.storage, self._membership)
+        await self._ask()
+        return report
 
     # --- writing
 

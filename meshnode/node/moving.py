@@ -19,7 +19,7 @@ from meshnode.codec.cose_key import private_from_cose, private_to_cose
 from meshnode.codec.pkcs8 import SALT_BYTES
 from meshnode.codec.sealed import CHUNK_BYTES, Opening, seal
 from meshnode.engine.publishing import may_publish
-from meshnode.errors import CodecError, IdentityError, StoreError, UsageError
+from meshnode.errors import CodecError, IdentityError, StoreError, UsageError, unreadable_file
 from meshnode.model.site import SiteKey, short_text, site_text
 from meshnode.node.configfile import load_config
 from meshnode.node.databases import database_of, encrypted_file, is_encrypted
@@ -99,7 +99,7 @@ def import_device(home: Home, file: Path) -> MovedView:
         with file.open("rb") as stream:
             return _import(home, file.absolute(), stream)
     except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+        raise unreadable_file(file, error) from error
     except (CodecError, msgspec.MsgspecError) as error:
         raise IdentityError(
             f"{file} is no device that `meshnode identity export` wrote, or is damaged: {error}"

@@ -331,7 +331,7 @@ class Network:
 
     def _committed(self, driver: PeerDriver, result: Committed) -> None:
         if result.answered:
-            self._own_history.answered()
+            self.answered()
         if result.membership_changed or self._storage.engine.context.generation != self._generation:
             self._spawn(self.membership_changed())
         if result.added:
@@ -392,6 +392,10 @@ class Network:
     def recovering(self) -> bool:
         """Whether this node waits for its own history and must not author yet."""
         return self._own_history.awaited
+
+    def answered(self) -> None:
+        """A peer answered a request of ours, on its link or in a bundle: that is enough (§8)."""
+        self._own_history.answered()
 
     def _stop_publishing(self, peer: bytes) -> None:
         """Somebody saw this site live twice: neither copy offers anything until its owner chose (profile §8)."""

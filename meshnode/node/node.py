@@ -313,8 +313,10 @@ class Node(Reloading, LocalNode):
     def _own_name(self) -> str:
         return self._settings.name
 
-    async def _took_in(self, *, membership_changed: bool) -> None:
+    async def _took_in(self, *, membership_changed: bool, answered: bool = False) -> None:
         if self._network is not None:
+            if answered:
+                self._network.answered()
             if membership_changed:
                 await self._network.membership_changed()
             self._network.log_grew()
@@ -390,7 +392,10 @@ class Node(Reloading, LocalNode):
 
     async def _write(self, job: Callable[[Engine], T]) -> T:
         if self._network is not None and self._network.recovering:
-            raise BusyError("this node was restored from an older copy and waits for its own history from a peer")
+            raise BusyError(
+                "this node was restored from an older copy and waits for its own history from a peer, half a minute at "
+                "most: try again"
+            )
         result = await self.storage.write(job)
         if self._network is not None:
             self._network.log_grew()

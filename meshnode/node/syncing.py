@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from meshnode.engine.syncstate import SyncState, sync_state
-from meshnode.errors import UsageError
+from meshnode.errors import NotFoundError, UsageError
 from meshnode.model.bundle import BUNDLE_PATH
 from meshnode.model.delivery import PATH
 from meshnode.model.frames import WHAT_SITE, Request, encode_frame
@@ -86,8 +86,11 @@ def ask_members(
     schema, name = table or (WILDCARD, WILDCARD)
     asked = []
     with context.transaction() as tx:
-        if table is not None and not context.policy.takes(*table, context.tables.entry(tx, *table).table_class):
-            raise UsageError(f"table {table_text(*table)!r} does not come in here: its class or the scope keeps it out")
+        entry = None if table is None else context.tables.entry(tx, *table)
+        if entry is not None and entry.no is None:
+            raise NotFoundError(f"nothing is known of a table {entry.text!r}: add it first")
+        if entry is not None and not context.policy.takes(entry.schema, entry.name, entry.table_class):
+            raise UsageError(f"table {entry.text!r} does not come in here: its class or the scope keeps it out")
         for member in members:
             number = context.sites.number(tx, member.site)
             withdraw_from(tx, number, schema, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 
-from meshnode.errors import NotFoundError
+from meshnode.errors import NotFoundError, UsageError
 from meshnode.node import following, reading, syncing
 from meshnode.node.api import ROWS_PER_PAGE
 from meshnode.node.explaining import explanation
@@ -83,8 +83,10 @@ class Telling(Stored):
 
         return await self.storage.read(read)
 
-    async def check(self) -> CheckReport:
+    async def check(self, *, repair: bool = False) -> CheckReport:
         """Everything recomputed from the log, on a connection of its own: other reads go on meanwhile."""
+        if repair:
+            raise UsageError("the node was opened for reading only")
         from meshnode.node.checking import check_report  # of no use to most verbs
 
         return await self.storage.read_apart(

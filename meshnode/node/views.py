@@ -453,6 +453,9 @@ class CheckReport(View, frozen=True, kw_only=True):
     given: int  # clocks, values and watermarks whose evidence is below a horizon or not kept: taken as they are
     count: int  # differences; the first ones are named
     differences: list[DifferenceView] = []
+    mendable: bool = False  # whether `--repair` would mend any of it
+    mended: int = 0  # by `--repair`; the first ones are named
+    mendings: list[DifferenceView] = []
 
 
 class FoundView(View, frozen=True, kw_only=True):

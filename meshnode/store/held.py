@@ -47,6 +47,15 @@ def remove_held(tx: Tx, site_no: int, table_no: int, events: int, size: int) -> 
     )
 
 
+def meter_again(tx: Tx) -> None:
+    """Forget what was metered of held events, and count all of them."""
+    tx.execute("DELETE FROM meshnode_held")
+    tx.execute(
+        "INSERT INTO meshnode_held (site_no, table_no, events, bytes)"
+        " SELECT site_no, table_no, count(*), sum(length(event)) FROM meshnode_log WHERE state = 1 GROUP BY 1, 2"
+    )
+
+
 def release_table(tx: Tx, table_no: int) -> None:
     """Nothing of the table is held any more."""
     tx.execute("DELETE FROM meshnode_held WHERE table_no = ?", (table_no,))

@@ -15,6 +15,7 @@ from meshnode.store.u64 import from_sql, to_sql
 APPLIED: Final = 0
 HELD: Final = 1
 UNRESOLVED: Final = 2
+HOW_TO_GO_ON: Final = "`meshnode check --repair` goes on without it, and asks the other members for it"
 NEWEST_LOOKED_AT: Final = 256  # of a site's last events, where those of some tables do not count
 
 LogRow: TypeAlias = tuple[int, int, int | bytes, int | bytes, int, int, int, bytes]
@@ -196,14 +197,22 @@ def checked(position: int, data: object, prefix: object) -> bytes:
 def unreadable(position: int) -> NoReturn:
     """Stop whoever needs this event (NEOTH commit contract)."""
     raise CorruptStateError(
-        f"the event at log position {position} cannot be read: streams that have to carry it stop there. "
-        "Restore the database from a backup"
+        f"the event at log position {position} cannot be read: streams that have to carry it stop there. {HOW_TO_GO_ON}"
     )
 
 
 def remove(tx: Tx, positions: Iterable[int]) -> None:
     """Take events out; whoever does records their positions (store/removed.py)."""
     tx.executemany("DELETE FROM meshnode_log WHERE position = ?", [(each,) for each in positions])
+
+
+def label(tx: Tx, position: int, site_no: int, table_no: int, event: Event) -> None:
+    """Make the columns of a row those of its event again."""
+    tx.execute(
+        "UPDATE meshnode_log SET site_no = ?, physical = ?, logical = ?, id_prefix = ?, table_no = ?"
+        " WHERE position = ?",
+        (*row(position, site_no, table_no, APPLIED, event)[1:6], position),
+    )
 
 
 def scan(tx: Tx, table_no: int, state: int, after: int, limit: int) -> Iterator[tuple[int, bytes | None]]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from meshnode.store import meta, removed
+from meshnode.store.database import Tx
 from meshnode.store.delivery import Reads
 
 CHUNK_BITS: Final = 13  # 8,192 positions a chunk: what one answer may read of the log itself
@@ -23,6 +25,27 @@ class Part(NamedTuple):
 def total(reads: Reads) -> int:
     """How many events the log retains."""
     return int(reads.execute("SELECT coalesce(sum(events), 0) FROM meshnode_log_counts").fetchone()[0])
+
+
+def lost(tx: Tx) -> int:
+    """How many positions of the log have no event, beyond those that were taken out on purpose; as it is counted."""
+    return max(meta.read_counter(tx, meta.NEXT_POSITION) - 1 - total(tx) - removed.count(tx), 0)
+
+
+def every(reads: Reads) -> dict[tuple[int, int, int], tuple[int, int]]:
+    """Events and unresolved ones by chunk, author and table."""
+    found = reads.execute("SELECT chunk, site_no, table_no, events, unresolved FROM meshnode_log_counts")
+    return {tuple(row[:3]): (row[3], row[4]) for row in found if row[3] or row[4]}
+
+
+def count_again(tx: Tx) -> None:
+    """Forget what was counted, and count all of it."""
+    tx.execute("DELETE FROM meshnode_log_counts")
+    tx.execute(
+        "INSERT INTO meshnode_log_counts"
+        " SELECT position >> ?, site_no, table_no, count(*), sum(state = 2) FROM meshnode_log GROUP BY 1, 2, 3",
+        (CHUNK_BITS,),
+    )
 
 
 def parts_after(reads: Reads, position: int, author_no: int, *, of_author: bool) -> list[Part]:

@@ -200,5 +200,5 @@ def pass_over(tx: Tx, first: int, last: int) -> None:
     if lost is not None:
         raise CorruptStateError(
             f"the event at log position {lost} is missing, and nothing says that it was removed: streams that have to "
-            "carry it stop there. Restore the database from a backup"
+            f"carry it stop there. {log.HOW_TO_GO_ON}"
         )

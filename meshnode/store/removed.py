@@ -16,6 +16,7 @@ EVICTED: Final = "evicted"
 FORGOTTEN: Final = "forgotten"
 COMPACTED: Final = "compacted"
 TAKEN_BACK: Final = "taken back"
+LOST: Final = "lost"  # by a hand or a damaged disk; its owner said to go on without it (`check --repair`)
 
 
 def record(tx: Tx, positions: Iterable[int], why: str) -> None:
@@ -45,6 +46,25 @@ def first_unrecorded(tx: Tx, first: int, last: int) -> int | None:
             return first
         first = found[1] + 1
     return None
+
+
+def unrecorded(tx: Tx, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """The ranges of these positions that nobody removed on purpose, each from its first to its last."""
+    found = tx.execute(
+        "SELECT first, last FROM meshnode_removed WHERE first <= ? AND last >= ? ORDER BY first", (last, first)
+    )
+    for begins, ends in found.fetchall() if first <= last else ():
+        if begins > first:
+            yield first, begins - 1
+        first = ends + 1
+    if first <= last:
+        yield first, last
+
+
+def record_lost(tx: Tx, first: int, last: int) -> None:
+    """Go on without what the log has lost between these positions, both included."""
+    for begins, ends in list(unrecorded(tx, first, last)):
+        tx.execute("INSERT INTO meshnode_removed (first, last, why) VALUES (?, ?, ?)", (begins, ends, LOST))
 
 
 def any_recorded(tx: Tx) -> bool:

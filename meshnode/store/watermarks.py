@@ -176,6 +176,11 @@ def forget_site(tx: Tx, site_no: int) -> None:
     tx.execute("DELETE FROM meshnode_watermarks WHERE site_no = ?", (site_no,))
 
 
+def forget_group(tx: Tx, site_no: int, table_no: int) -> None:
+    """Nothing is claimed of this group any more (fail closed)."""
+    tx.execute("DELETE FROM meshnode_watermarks WHERE site_no = ? AND table_no = ?", (site_no, table_no))
+
+
 def advance_table(tx: Tx, table_no: int) -> None:
     """Nothing of the table is held any more: claim what its groups had reached meanwhile."""
     _advance(tx, [_group(row) for row in tx.execute(f"{_SELECT} WHERE table_no = ?", (table_no,)).fetchall()])

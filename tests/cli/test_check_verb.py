@@ -30,6 +30,14 @@ async def test_check_over_the_store_alone(tmp_path: Path) -> None:
     assert found.json["differences"] == [
         {"table": "notes", "where": "row {'id': 'n1'}", "what": "column 'n' holds 2, the log says 1"}
     ]
+    assert "check --repair" in (await meshnode("check", home=home)).err
+    mended = await meshnode("check", "--repair", home=home)
+    assert (mended.code, mended.out) == (0, "1 mended, clean: 1 events, 1 rows of 1 tables\n")
+    assert "column 'n' holds 2, the log says 1" in mended.err
+    assert (await meshnode("get", "notes", "id=n1", "--output", "json", home=home)).json["n"] == 1
+    assert "mended" in (await meshnode("notices", home=home)).out
+    again = await meshnode("check", "--repair", "--output", "json", home=home)
+    assert (again.code, again.json["mended"], again.json["mendings"]) == (0, 0, [])
 
 
 async def test_check_asks_a_running_node_and_prints_no_control_characters(tmp_path: Path) -> None:
@@ -54,3 +62,18 @@ async def test_a_node_that_runs_checks_itself(tmp_path: Path) -> None:
         await node.put("notes", {"id": "n1"}, {"n": 1})
         report = await node.check()
     assert (report.count, report.events, report.rows, report.given) == (0, 1, 1, 0)
+
+
+async def test_a_node_that_runs_mends_itself_and_doctor_says_that_it_should(tmp_path: Path) -> None:
+    async with Node(tmp_path / "n", config=Config(port=0, listen="127.0.0.1", mdns_enabled=False)) as node:
+        await node.add_table("notes", key={"id": "TEXT"}, columns={"n": "INTEGER"})
+        for number in range(3):
+            await node.put("notes", {"id": "n1"}, {"n": number})
+        with closing(sqlite3.connect(tmp_path / "n" / "meshnode.db", isolation_level=None)) as connection:
+            connection.execute("DELETE FROM meshnode_log WHERE position = 2")
+        found = (await node.doctor(["database"])).findings
+        assert [(each.verdict, each.found.split(" by")[0]) for each in found] == [("fail", "1 event of the log gone")]
+        assert "check --repair" in found[0].todo
+        report = await node.check(repair=True)
+        assert (report.count, report.mended, report.mendings[0].where) == (0, 1, "log position 2")
+        assert [each.verdict for each in (await node.doctor(["database"])).findings] == ["pass"]

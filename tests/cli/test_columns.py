@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshnode.cli.columns import affinity, parse_fields, split_key
-from meshnode.errors import UsageError
+from meshnode.errors import NotFoundError, UsageError
 from meshnode.node.views import ColumnView, TableView
 
 TABLE = TableView(
@@ -61,7 +61,6 @@ def test_a_field_is_a_value(field: str, name: str, value: object) -> None:
         ("text", "no field"),
         ("=x", "no field"),
         (":=1", "no field"),
-        ("txt=x", "did you mean 'text'"),
         ("no=1.0", "takes an integer"),
         ("no=", "takes an integer"),
         ("no=٣", "takes an integer"),
@@ -79,6 +78,11 @@ def test_a_field_is_a_value(field: str, name: str, value: object) -> None:
 def test_a_bad_field_is_one_clear_error(field: str, says: str) -> None:
     with pytest.raises(UsageError, match=says.replace("(", r"\(")):
         parse_fields([field], TABLE)
+
+
+def test_a_column_that_is_not_there_is_named_with_the_nearest() -> None:
+    with pytest.raises(NotFoundError, match="did you mean 'text'"):
+        parse_fields(["txt=x"], TABLE)
 
 
 def test_a_column_given_twice_is_refused() -> None:

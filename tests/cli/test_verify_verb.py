@@ -27,8 +27,9 @@ async def test_the_verb_names_what_differs_and_its_exit_code_says_how_bad_it_is(
     assert "\x1b" not in fault.out
     assert f"only there: event {'ee' * 32} of 83561adb at 5.6 writes ti\\x1btle" in fault.out
     assert "1 fault, 1 horizon" in fault.out
+    assert "check --repair" in fault.err
     explained = await meshnode("verify", PEER.name, "--repair", home=home.path)
-    assert explained.code == 0
+    assert (explained.code, explained.err) == (0, "")
     assert "1 horizon; 1 event asked for again" in explained.out
 
 

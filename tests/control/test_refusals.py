@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import json
+import logging
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -228,10 +230,43 @@ def test_a_bundle_takes_nobodys_place_and_leaves_nothing_unfinished(tmp_path: Pa
     assert (path.read_text(), late.read_text()) == ("mine", "somebody was faster")
     with pytest.raises(UsageError, match="folder"):
         BundleWriter(tmp_path, force=True)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="a pipe or a device"):
+        BundleWriter(tmp_path / "pipe", force=True)
     with pytest.raises(UsageError, match="cannot write"):
         BundleWriter(tmp_path / "no" / "such", force=False)
     with closing(BundleReader(path)) as reader, pytest.raises(BundleError, match="no bundle"):
         reader.check(MESH_ID)
+
+
+def test_what_a_killed_export_left_behind_goes_with_the_next_one_there(tmp_path: Path) -> None:
+    killed, alive = (BundleWriter(tmp_path / name, force=False) for name in ("killed", "alive"))
+    killed._file.close()  # as the system does for a process that ends
+    assert len(list(tmp_path.iterdir())) == 2
+    writer = BundleWriter(tmp_path / "next", force=False)
+    assert len(list(tmp_path.iterdir())) == 2
+    for each in (alive, writer):
+        each.finish(b"seal")
+        each.close()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["alive", "next"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_full_disk_leaves_nothing_of_a_bundle(tmp_path: Path, force: bool) -> None:
+    path = tmp_path / "x"
+    if force:
+        path.write_text("mine")
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, usual[1]))
+    try:
+        writer = BundleWriter(path, force=force)
+        writer.write(bytes(90_000))
+        with pytest.raises(UsageError, match="cannot write"):
+            writer.finish(bytes(90_000))
+        writer.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert [each.read_text() for each in tmp_path.iterdir()] == (["mine"] if force else [])
 
 
 def test_a_stick_whose_file_system_has_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 from support.bundles import carry
 from support.pair import NOTES, Node, Wire, mesh, settle
+from support.records import site_key, vouch
 
+from meshnode.engine import identity
+from meshnode.engine.check_conflicts import check_conflicts
 from meshnode.engine.conflicts import acknowledge, resolve
+from meshnode.engine.findings import Findings
 from meshnode.engine.write import LocalChange, write_changes
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.model.conflict import Status
@@ -54,6 +58,66 @@ def test_concurrent_writes_of_one_cell_are_kept_at_both_authors(pair: tuple[Node
     assert unresolved(left) == [("title", "Milk", "Oat milk", True)]
     assert unresolved(right) == [("title", "Oat milk", "Milk", True)]
     assert ledger(left)[0].id == ledger(right)[0].id
+
+
+def renew(node: Node, voucher: Node, number: int) -> bytes:
+    """`identity renew`; the site that the device was before."""
+    before, key = node.key, site_key(number)
+    record = vouch(voucher.key, key, 1000 + node.time.now_ms)
+    identity.become(node.context, key, voucher.site, [record], bytes([number]) * 16)
+    node.context.db.close()
+    node.key = key
+    node.open()
+    voucher.admit(record)
+    return before.site
+
+
+@pytest.mark.parametrize("prefer", ["old self", "peer"])
+def test_a_conflict_outlives_the_site_that_it_was_recorded_as(pair: tuple[Node, Node], prefer: str) -> None:
+    right, left = pair  # who may vouch is the one that stays
+    left.write("n1", "Milk")
+    right.time.now_ms += 1
+    right.write("n1", "Oat milk")
+    link(left, right)
+    before = renew(left, right, 9)
+    link(left, right)
+    assert unresolved(left) == [("title", "Milk", "Oat milk", True)]
+    (conflict,) = ledger(left)
+    with pytest.raises(UsageError, match="no value in this conflict"):
+        resolve(left.context, conflict.id, left.site)
+    resolve(left.context, conflict.id, before if prefer == "old self" else right.site)
+    link(left, right)
+    assert states(left) == ["resolved"]
+    assert left.rows() == right.rows() == {"n1": "Milk" if prefer == "old self" else "Oat milk"}
+    findings = Findings()
+    with left.context.transaction() as tx:
+        check_conflicts(tx, findings)
+    assert findings.differences == []
+
+
+def test_what_a_peer_wrote_knowing_our_old_write_is_no_certain_conflict_after_a_renewal(
+    pair: tuple[Node, Node], tmp_path: Path
+) -> None:
+    right, left = pair
+    left.write("n1", "Milk")
+    right.time.now_ms += 1
+    right.write("n1", "Oat milk")
+    link(left, right)
+    right.time.now_ms += 1
+    right.write("n1", "both")  # it had ours
+    right.time.now_ms += 1
+    left.write("n2", "old self")
+    renew(left, right, 9)
+    carry(right, left, tmp_path / "bundle")  # before anything went out as another site
+    assert [each[3] for each in unresolved(left)] == [False]
+    link(left, right)
+    left.time.now_ms += 1
+    right.write("n1", "once more")
+    link(left, right)
+    assert unresolved(left) == []
+    right.write("n2", "the peer's")
+    link(left, right)
+    assert unresolved(left) == unresolved(right) == []
 
 
 def test_what_was_seen_or_is_the_same_is_no_conflict(pair: tuple[Node, Node]) -> None:

@@ -14,6 +14,7 @@ from meshnode.node.doctor import database, home, keys, mesh, network, rows, soft
 from meshnode.node.doctorviews import FindingView, worst
 from meshnode.node.memberviews import MemberView
 from meshnode.node.views import ConflictCounts, LaggingView, NoticeView, PeerView, SyncStateView, TableView
+from meshnode.store.log import HOW_TO_GO_ON
 
 Judge = Callable[[Any], Sequence[FindingView]]
 NOW = 1_800_000_000_000
@@ -285,6 +286,13 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
         "3 conflicts that nobody decided, 1",
     ),
     "withheld rows": (rows.judge_withheld, rows.TableFacts((changed(TABLE, withheld=2),)), "warn", "2 rows"),
+    "a log with holes": (database.judge_database, replace(DATABASE, lost=2), "fail", "check --repair"),
+    "a stream stuck at a hole": (
+        rows.judge_streams,
+        [changed(STREAM, stuck=True, why=HOW_TO_GO_ON)],
+        "fail",
+        "run that",
+    ),
     "a stuck stream": (rows.judge_streams, [changed(STREAM, stuck=True, why="frame 3")], "fail", "frame 3"),
     "rejected events": (rows.judge_streams, [changed(STREAM, rejected=3, reoffers=3)], "warn", "3 events"),
     "an error of a stream": (rows.judge_streams, [changed(STREAM, last_error="oh")], "warn", "oh"),

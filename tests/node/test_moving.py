@@ -14,7 +14,7 @@ from support.command import meshnode, run_code
 from support.nodes import PATIENCE_S, TABLE, add_notes, free_port, linked, loopback, until
 
 from meshnode import Home, Node, join
-from meshnode.errors import IdentityError, MeshError, StoreError, UsageError
+from meshnode.errors import IdentityError, MeshError, NotFoundError, StoreError, UsageError
 from meshnode.node import moving
 from meshnode.node.keyfile import is_protected
 from meshnode.node.moving import export_device, import_device
@@ -178,7 +178,7 @@ async def test_a_file_that_is_none_or_damaged_leaves_no_node(tmp_path: Path) -> 
         assert not Home(tmp_path / "new").founded, name
         left = {path.name for path in (tmp_path / "new").iterdir()}
         assert left <= {"unfinished"}, name
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(NotFoundError, match="no file"):
         taken(tmp_path / "new", tmp_path / "absent")
     async with Node(tmp_path / "new", config=loopback()) as node:  # a mesh of its own, with a key of its own
         assert (await node.status()).site != Home(tmp_path / "old").site_key().site.hex()

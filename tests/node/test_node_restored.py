@@ -8,6 +8,7 @@ import pytest
 from support.nodes import PATIENCE_S, TABLE, add_notes, free_port, linked, loopback, until
 
 from meshnode import Node, join
+from meshnode.errors import BusyError
 
 
 async def equal(one: Node, other: Node) -> bool:
@@ -36,3 +37,20 @@ async def test_who_was_let_in_after_the_copy_was_made_is_a_member_again(tmp_path
         await linked(b, a)
         await until(a, lambda: equal(a, b))
         assert len(await a.peers()) == 1
+
+
+async def test_a_bundle_that_answers_ends_the_wait_for_its_own_history_as_a_link_does(tmp_path: Path) -> None:
+    async with Node(tmp_path / "a", config=loopback()) as a:
+        await add_notes(a)
+        await join(tmp_path / "b", (await a.invite()).invite, name="b")
+        async with Node(tmp_path / "b", config=loopback()) as b:
+            await b.set_online(False)
+            await a.request_sync("b")
+            assert a._network is not None
+            a._network._own_history.claimed(b.storage.engine.context.site)  # as its link would say
+            for giver, taker, name in ((a, b, "to b"), (b, a, "to a")):
+                with pytest.raises(BusyError, match="restored"):
+                    await a.put(TABLE, {"id": "n1"}, {"title": "too early"})
+                assert [each async for each in giver.export_events(tmp_path / name)][-1].done
+                assert [each async for each in taker.import_events(tmp_path / name)][-1].done
+            await a.put(TABLE, {"id": "n1"}, {"title": "now"})

@@ -153,7 +153,7 @@ async def test_a_stream_that_stands_still_is_named_and_goes_on_when_it_is_repair
         (seen,) = await a.sync_state()
         assert seen.stuck
         assert "log position" in seen.why
-        assert "Restore" in seen.last_error
+        assert "check --repair" in seen.last_error
 
         async def noticed() -> bool:
             return any(each.kind == "unreadable-state" for each in (await a.status()).notices)

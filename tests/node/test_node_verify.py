@@ -81,6 +81,10 @@ async def test_what_was_planted_is_named_and_mended_both_ways(tmp_path: Path) ->
         mended = await a.verify("b", repair=True)
         assert (mended.counts, mended.asked_again, mended.sent_again) == ({"fault": 1}, 0, 1)
 
+        checked = await b.check(repair=True)  # what a hand changed, which no event mends
+        assert (checked.count, [each.where for each in checked.mendings][-1]) == (0, f"row {note(3).key}")
+        assert (await a.verify("b")).equal
+
 
 async def test_writes_that_come_meanwhile_are_no_differences(tmp_path: Path) -> None:
     async with two(tmp_path) as (a, b):

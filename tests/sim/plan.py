@@ -31,6 +31,7 @@ TROUBLE: Final = (  # a kind, how many of the runs have it, how often at most in
     ("retire a member", 0.3, 2),
     ("change a scope", 0.15, 3),
 )
+BUNDLES: Final = ("carry a bundle", 0.15, 3)  # likewise, drawn apart
 TAKES_BACK: Final = {"retire a member", "give a role"}
 """What an event superseded comes back with these, unless it was compacted, or never asked for (feature `covering`)."""
 
@@ -89,7 +90,7 @@ def plan_of(seed: int) -> Plan:
         live_backlog=bounds.pick((LIVE_BACKLOG, LIVE_BACKLOG, 0, 3, 12)),
         mixed=bounds.hit(0.2),
         offer_wait_ms=bounds.pick((OFFER_WAIT_MS, OFFER_WAIT_MS, 50, 500, 3_000)),
-        trouble=_trouble(chance),
+        trouble=(*_trouble(chance), *_bundles(Chance(seed, "bundles"))),
     )
 
 
@@ -98,6 +99,11 @@ def _trouble(chance: Chance) -> tuple[tuple[str, int], ...]:
     if not TAKES_BACK.isdisjoint(trouble):
         trouble.pop("compact", None)
     return tuple(trouble.items())
+
+
+def _bundles(chance: Chance) -> tuple[tuple[str, int], ...]:
+    name, often, most = BUNDLES
+    return ((name, chance.between(1, most)),) if chance.hit(often) else ()
 
 
 def _edges(chance: Chance, members: int) -> tuple[Direction, ...]:

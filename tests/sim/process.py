@@ -214,6 +214,14 @@ class Process:
         if result.added:
             self.log_grew(but=end)
 
+    def took_in(self) -> None:
+        """A bundle was: as the running node does, whatever came of it."""
+        if self.context.generation != self._generation:
+            self.membership_changed()
+        self.log_grew()
+        for end in list(self.ends.values()):
+            end.ask()
+
     def log_grew(self, but: End | None = None) -> None:
         """Something new is there to be offered."""
         for end in list(self.ends.values()):

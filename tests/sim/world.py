@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from meshnode.model.frames import FEATURE_COVERING, FEATURES
+from sim.bundles import Bundles
 from sim.chance import Chance
 from sim.checkers import CHECKERS
 from sim.hostile import Hostile
@@ -88,7 +89,7 @@ class World:
 
     def _let_trouble_come(self) -> None:
         chance = self.chance.branch("moments")
-        kinds = {**Trouble(self).kinds, **Members(self).kinds}
+        kinds = {**Trouble(self).kinds, **Members(self).kinds, **Bundles(self).kinds}
         for name, times in self.plan.trouble:
             for _ in range(times):
                 self.schedule.after(chance.between(0, self.plan.trouble_us), kinds[name])

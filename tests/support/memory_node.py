@@ -373,6 +373,9 @@ class MemoryNode:
             rows=[
                 ComparedRowView(table=table or "t", key={"id": "n\x1b"}, kind=kind, what="an event", events=[event])
                 for kind in kinds
+            ] + [
+                ComparedRowView(table="t", key={"id": "m"}, kind="fault", what="made otherwise")
+                for _ in kinds[: int(table is not None)]
             ],
             tables=[ComparedTableView(table=table or "t", compared=True, equal=not kinds, events_here=1200)],
         )  # fmt: skip
@@ -436,8 +439,9 @@ class MemoryNode:
         names = [table] if table else sorted(self.kinds)
         return [TableDigest(table=name, digest="00" * 32, rows=len(self.stored[name])) for name in names]
 
-    async def check(self) -> CheckReport:
+    async def check(self, *, repair: bool = False) -> CheckReport:
         rows = sum(map(len, self.stored.values()))
+        self.complete = self.complete or repair
         found = [] if self.complete else [DifferenceView(table="t", where="row 1\x1b[0m", what="is another")]
         return CheckReport(events=rows, tables=len(self.kinds), rows=rows, given=2, count=len(found), differences=found)
 

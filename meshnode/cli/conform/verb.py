@@ -15,7 +15,7 @@ from typing import Any
 
 from meshnode.cli.conform.report import FileResult, Report
 from meshnode.cli.output import json_line, print_table, printable
-from meshnode.errors import UsageError
+from meshnode.errors import UsageError, unreadable_file
 
 _RUNNERS = {  # file to the module and function that run it; imported when the file is there
     "cbor.json": ("encodings", "run_cbor"),
@@ -58,7 +58,7 @@ def run_folder(folder: Path) -> dict[str, FileResult]:
     try:
         files = sorted(file for file in folder.iterdir() if file.suffix == ".json")
     except OSError as error:
-        raise UsageError(f"cannot read the folder {folder}: {error.strerror}") from error
+        raise unreadable_file(folder, error) from error
     if not files:
         raise UsageError(f"there are no vector files in {folder}")
     return {file.name: run_file(file) for file in files}

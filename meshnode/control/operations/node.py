@@ -58,7 +58,7 @@ PEERS: Final = Call("peers", asked.NoArguments, list[PeerView], lambda node, _: 
 DISCOVER: Final = Call("discover", asked.Discover, DiscoverView, _discover, reads=True, waits=True)
 DOCTOR: Final = Call("doctor", asked.Doctor, DoctorView, lambda node, a: node.doctor(a.checks), reads=True)
 SET_ONLINE: Final = Call("set-online", asked.SetOnline, nothing(), lambda node, a: node.set_online(a.online))
-CHECK: Final = Call("check", asked.NoArguments, CheckReport, lambda node, _: node.check())
+CHECK: Final = Call("check", asked.Check, CheckReport, lambda node, a: node.check(repair=a.repair))
 RESUME: Final = Call("resume", asked.NoArguments, IdentityView, lambda node, _: node.resume(), raises=(IdentityError,))
 
 POLICY: Final = Call("policy", asked.NoArguments, PolicyView, lambda node, _: node.policy(), reads=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshnode.limits import MIB
-from meshnode.node.doctor.findings import bytes_text, failed, or_passed, passed, warned
+from meshnode.node.doctor.findings import bytes_text, counted, failed, or_passed, passed, warned
 from meshnode.node.doctor.home import SEE_HOME
 from meshnode.node.doctorviews import FindingView
 from meshnode.store.database import WAL_KEPT_BYTES
@@ -32,6 +32,7 @@ class DatabaseFacts:
     finished: bool = True  # whether that came to its end in its time
     seconds: float = 0.0
     bytes: int = 0
+    lost: int = 0  # positions of the log that have no event, and that nothing was taken out of on purpose
 
 
 def judge_database(facts: DatabaseFacts) -> list[FindingView]:
@@ -62,6 +63,13 @@ def _contents(facts: DatabaseFacts) -> Iterator[FindingView]:
     elif facts.format < facts.known_format:
         found = f"its format is {facts.format}, older than {facts.known_format}"
         yield warned(check, found, "`meshnode up`, or any verb that writes, brings it up to date")
+    if facts.lost and not facts.problems:
+        found = (
+            f"{counted(facts.lost, 'event')} of the log gone by a hand or damage: streams that carry them stand still"
+        )
+        yield failed(
+            check, found, "`meshnode check --repair` goes on without them, and asks the other members for them"
+        )
     if not facts.finished and not facts.problems:
         todo = f"with the node stopped, `sqlite3 {facts.path} 'PRAGMA quick_check'` looks at the rest"
         if facts.encrypted:

@@ -14,7 +14,7 @@ from meshnode.node.databases import is_encrypted
 from meshnode.node.doctor.database import DatabaseFacts, DiskFacts, PlaceFacts, WalFacts
 from meshnode.node.doctor.look_home import closed
 from meshnode.node.doctor.patient import NotLookedAtError, Patient
-from meshnode.store import schema
+from meshnode.store import logcounts, schema
 
 QUICK_CHECK_S = 5.0  # seconds that the database is read for at most
 PROBLEMS = 5  # that are named of a damaged database
@@ -39,6 +39,7 @@ def read_through(patient: Patient, seconds: float) -> DatabaseFacts:
         with closing(patient.database().reader()) as reader:
             with reader.snapshot() as tx:
                 found = schema.format_of(tx)
+                lost = logcounts.lost(tx) if found == schema.FORMAT else 0
             problems, finished = reader.quick_check(PROBLEMS, lambda: time.monotonic() - started > seconds)
     except LockedError:
         return DatabaseFacts(str(path), encrypted=True, locked=True, bytes=size)
@@ -54,6 +55,7 @@ def read_through(patient: Patient, seconds: float) -> DatabaseFacts:
         finished=finished,
         seconds=time.monotonic() - started,
         bytes=size,
+        lost=lost,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from meshnode.node.doctor.findings import counted, failed, listed, or_passed, passed, warned
 from meshnode.node.doctorviews import FindingView
 from meshnode.node.views import ConflictCounts, LaggingView, NoticeView, SyncStateView, TableView
+from meshnode.store.log import HOW_TO_GO_ON
 
 DRIFT = "schema-drift"  # a notice: columns that others write are not here
 
@@ -96,6 +97,8 @@ def _stream(state: SyncStateView) -> Iterator[FindingView]:
     who = f"{state.name or 'a member'} ({state.short})"
     if state.stuck:
         todo = "restore database and keys from one backup, or join again in a new home; see `meshnode sync-state`"
+        if HOW_TO_GO_ON in f"{state.why} {state.last_error}":
+            todo = "run that; it goes on by itself within a minute"
         yield failed("streams", f"delivery with {who} stands still: {state.why or state.last_error}", todo)
     elif state.rejected:
         todo = "it takes them once its clock is right and its bounds allow: `meshnode sync-state` shows how many"
