@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import platform
 import signal
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from meshnode.cli import connect
 from meshnode.cli.init import founded_text
 from meshnode.cli.logs import FORMATS, LEVELS, log_to_stderr
+from meshnode.cli.notify import notify
 from meshnode.control.client import ControlClient
 from meshnode.errors import BusyError, MeshError
 from meshnode.model.logevent import LogEvent, log_event
@@ -75,10 +77,12 @@ async def _up(options: argparse.Namespace) -> None:
         log_event(LOG, logging.INFO, LogEvent.NODE_UP, site=status.site, port=status.port)
         if options.log_format == "text":
             print(f"meshnode {status.short} is up on UDP port {status.port}; stop it with Ctrl-C", file=sys.stderr)
+        notify("READY=1", os.environ)
         if status.retired:
             log_event(LOG, logging.WARNING, LogEvent.RETIRED, reason=status.warnings[0])
         stopped, closed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(node.wait_closed())
         done, _ = await asyncio.wait({stopped, closed}, return_when=asyncio.FIRST_COMPLETED)
+        notify("STOPPING=1", os.environ)
         for task in (stopped, closed):
             task.cancel()
         if closed in done:
