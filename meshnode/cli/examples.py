@@ -7,6 +7,7 @@ from typing import Final
 EXAMPLES: Final = {
     "init": "meshnode init --name desk",
     "up": "meshnode up --port 4747",
+    "service": "meshnode service install",
     "invite": "meshnode invite --wait",
     "join": "meshnode join - --name lap < invite.txt",
     "nearby": "meshnode nearby --open",

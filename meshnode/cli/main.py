@@ -28,6 +28,7 @@ _WITH_VALUE = ("--home", "--output", "--passphrase-fd")
 _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("init", "init", "found a mesh on this device"),
     ("up", "up", "run the node in the foreground"),
+    ("service", "service.verb", "have the system run the node"),
     ("invite", "invite", "let another device in"),
     ("join", "join", "become a member of a mesh by an invite"),
     ("nearby", "nearby", "show devices close by that can be paired with, or be one"),
