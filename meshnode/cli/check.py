@@ -1,4 +1,4 @@
-"""Recompute rows, clocks and watermarks from the log, verify signatures, name what differs; exit code 1 if it does."""
+"""Recompute rows, clocks and watermarks from the log, verify signatures, name what differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Run the node in the foreground until it is told to stop; where no node lives yet, found a mesh first."""
+"""Run the node in the foreground until it is told to stop; where no node lives yet, found a mesh first.
+
+It says on standard error when it is up. Ctrl-C or SIGTERM ends it, SIGHUP has it read config.toml again. The options
+stand for this run before what config.toml says. `meshnode service install` has the system run it instead.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +34,18 @@ LOG = logging.getLogger("meshnode.up")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags: each stands for this run before what `config.toml` says."""
-    parser.add_argument("--name", help="what other people see this device called")
-    parser.add_argument("--port", type=int, metavar="N", help="UDP port to listen on")
+    parser.add_argument("--name", help="what other people see this device called (default: as the settings say)")
+    parser.add_argument("--port", type=int, metavar="N", help="UDP port to listen on (default: as the settings say)")
     parser.add_argument("--listen", metavar="ADDRESS", help="address to listen on (default: every interface)")
     parser.add_argument("--peer", action="append", metavar="HOST:PORT", help="dial this address too (repeatable)")
     parser.add_argument("--no-discovery", action="store_true", help="neither announce nor browse on the local network")
-    parser.add_argument("--scope", action="append", metavar="PATTERN", help="tables to take part in (repeatable)")
-    parser.add_argument("--log-format", choices=FORMATS, default="text", help="form of the log on standard error")
-    parser.add_argument("--log-level", choices=LEVELS, default="info", help="the least that is logged")
+    parser.add_argument(
+        "--scope", action="append", metavar="PATTERN", help="pattern of tables to take part in (repeatable)"
+    )
+    parser.add_argument(
+        "--log-format", choices=FORMATS, default="text", help="form of the log on standard error (default: text)"
+    )
+    parser.add_argument("--log-level", choices=LEVELS, default="info", help="the least that is logged (default: info)")
     parser.add_argument("--verbose", action="store_true", help="say more of what happens: --log-level debug")
 
 

@@ -46,7 +46,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="install|remove|status", required=True)
     adding = actions.add_parser(
         "install",
-        help="write the service's file, have it run at login, and start it",
         description="Write the service's file, have it run at each login, and start it now; or change what is there.",
     )
     adding.add_argument("--no-start", action="store_true", help="do not start it now, only from the next login on")
@@ -59,12 +58,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     removing = actions.add_parser(
         "remove",
-        help="stop it, and take its file away",
         description="Stop the service and take its file away; it is no error where there is none. The home stays.",
     )
     showing = actions.add_parser(
         "status",
-        help="say whether it is installed, enabled and running",
         description="Say whether the service is installed, enabled and running, of which home and program it is, and "
         "whether its file differs from what this program would write.",
     )
