@@ -79,6 +79,10 @@ EXAMPLES: Final[Mapping[str, str | tuple[str, ...]]] = {
     "conform": "meshnode conform tests/vectors",
     "demo": ("meshnode demo", "meshnode demo --keep homes"),
     "help": ("meshnode help table add", "meshnode help --man ~/.local/share/man/man1"),
+    "completion": (
+        "meshnode completion bash > ~/.local/share/bash-completion/completions/meshnode",
+        "meshnode completion fish > ~/.config/fish/completions/meshnode.fish",
+    ),
 }
 """Of each command line that one follows; `verb`, or `verb sub-verb`."""
 

@@ -70,6 +70,7 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("check", "check", "recompute rows and clocks from the log"),
     ("conform", "conform.verb", "run test vectors through this program"),
     ("help", "help", "explain a verb, or write the manual pages"),
+    ("completion", "completion.verb", "print the script by which a shell completes words"),
     ("demo", "demo", "three nodes on this device, from nothing to equal"),
 )
 

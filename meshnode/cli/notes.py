@@ -13,7 +13,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "what crosses, and settings": ("policy", "config", "request-sync", "export-events", "import-events"),
     "when something is wrong": ("doctor", "check", "verify", "digest", "events", "conform"),
     "this device": ("identity", "forget", "evict", "rehydrate", "compact"),
-    "about this program": ("help",),
+    "about this program": ("help", "completion"),
 }
 
 EXITS: Final[Mapping[str, Mapping[int, str]]] = {
