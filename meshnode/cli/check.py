@@ -1,4 +1,4 @@
-"""Recompute rows, clocks and watermarks from the log, verify signatures, name what differs; exit code 1 if it does.
+"""Recompute rows, clocks and watermarks from the log, verify signatures, name what differs.
 
 `--repair` writes what differs as the log says: rows, clocks, watermarks and counters. Events that the log has lost are
 passed over from then on, and every member is asked for them; until they answered, what stands on them stays named.

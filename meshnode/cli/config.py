@@ -32,34 +32,27 @@ if TYPE_CHECKING:
 INVALID = 1
 CONFIRMS = 3  # times that a change is looked for in the running node: others may change the file at the same time
 _COLUMNS = ("setting", "value", "default", "source", "applies")
-_EXAMPLES = {
-    "show": "meshnode config show replay_budget_days",
-    "set": "meshnode config set replay_budget_days 30 peers '[\"nas.local:4747\"]'",
-    "apply": "meshnode config apply /etc/meshnode/config.toml",
-    "check": "meshnode config check new.toml",
-}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.epilog = f"example: {_EXAMPLES['set']}"
     actions = parser.add_subparsers(dest="action", metavar="show|set|apply|check", required=True)
     show = _action(actions, "show", "Show every setting, or one: what is in force, and where that comes from.")
-    show.add_argument("key", nargs="?", metavar="KEY", help="one setting")
+    show.add_argument("key", nargs="?", metavar="KEY", help="this setting alone (default: all)")
     change = _action(
         actions, "set", "Change settings, all that are named or none. A list is JSON or TOML, in one word."
     )
-    change.add_argument("words", nargs="+", metavar="KEY VALUE")
+    change.add_argument("words", nargs="+", metavar="KEY VALUE", help="a setting and what it is to be, in pairs")
     apply = _action(
         actions,
         "apply",
         "Put FILE in place of config.toml, with its comments: what it does not name is a default again.",
     )
-    apply.add_argument("file", metavar="FILE", help="`-` is standard input")
-    check = _action(
-        actions, "check", "Say whether a file can be used, and all that is wrong with it; exit code 1 if so."
+    apply.add_argument("file", metavar="FILE", help="the new file, or `-` for standard input")
+    check = _action(actions, "check", "Say whether a file can be used, and all that is wrong with it, with lines.")
+    check.add_argument(
+        "file", nargs="?", metavar="FILE", help="the file, or `-` for standard input (default: the node's config.toml)"
     )
-    check.add_argument("file", nargs="?", metavar="FILE", help="default: the node's config.toml; `-`: standard input")
 
 
 def _action(actions: Any, name: str, does: str) -> argparse.ArgumentParser:
@@ -69,8 +62,7 @@ def _action(actions: Any, name: str, does: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(
         name,
         description=does,
-        epilog=f"example: {_EXAMPLES[name]}\n\nsettings, with their defaults:\n{said}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"settings, with their defaults:\n{said}",
         allow_abbrev=False,
     )
     add_globals(parser)

@@ -25,18 +25,30 @@ _VALUE_CHARACTERS = 40
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--table", metavar="NAME", help="of this table alone")
-    parser.add_argument("--all", action="store_true", help="those that are over or acknowledged too")
+    parser.add_argument("--table", metavar="NAME", help="conflicts of this table alone")
+    parser.add_argument("--all", action="store_true", help="conflicts that are over or acknowledged too")
     parser.add_argument(
-        "--limit", type=int, default=100, metavar="N", help=f"the latest N (default: 100, at most {CONFLICTS_PER_PAGE})"
+        "--limit",
+        type=int,
+        default=100,
+        metavar="N",
+        help=f"show the latest N (default: 100, at most {CONFLICTS_PER_PAGE})",
     )
     actions = parser.add_subparsers(dest="action", metavar="resolve|acknowledge")
-    resolving = actions.add_parser("resolve", description="Let the value of one of the two sites show.")
-    resolving.add_argument("id", metavar="ID")
-    resolving.add_argument("--prefer", required=True, metavar="SITE|NAME", help="whose value is to show")
-    leaving = actions.add_parser("acknowledge", description="Leave a conflict as it is.")
-    leaving.add_argument("id", metavar="ID")
+    resolving = actions.add_parser(
+        "resolve", description="Let the value of one of the two sites show: it is written again where it does not."
+    )
+    resolving.add_argument("id", metavar="ID", help="the conflict, by its id or the first eight digits of it")
+    resolving.add_argument(
+        "--prefer",
+        required=True,
+        metavar="SITE|NAME",
+        help="the one whose value is to show: a site id, long or short, or a name",
+    )
+    leaving = actions.add_parser(
+        "acknowledge", description="Leave a conflict as it is; the same pair never comes up again."
+    )
+    leaving.add_argument("id", metavar="ID", help="the conflict, by its id or the first eight digits of it")
     for each in (resolving, leaving):
         add_globals(each)
 

@@ -14,7 +14,8 @@ from meshnode.control.address import control_address
 from meshnode.errors import UsageError
 from meshnode.node.api import Operations
 from meshnode.node.config import Config
-from meshnode.node.home import Home, default_home
+from meshnode.node.home import Home
+from meshnode.node.homepath import default_home
 from meshnode.node.lock import lock_alone, lock_or
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Digest of tables: two nodes print the same where they hold the same rows."""
+"""Show the digest of tables: two nodes print the same where they hold the same rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meshnode.node.views import TableDigest
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("table", metavar="TABLE", nargs="?", help="one table (default: all)")
+    parser.add_argument("table", metavar="TABLE", nargs="?", help="this table alone (default: every one)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ LONGEST_S = 60.0
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument(
-        "--seconds", default="3", metavar="N", help=f"how long to look around, 0 to {LONGEST_S:g} (default: 3)"
+        "--seconds", default="3", metavar="N", help=f"seconds to look around, 0 to {LONGEST_S:g} (default: 3)"
     )
 
 

@@ -1,4 +1,4 @@
-"""Show the retained log, own and foreign, one line per event in the order of this node's log; exit code 1 on a fault.
+"""Show the retained log, own and foreign, one line per event in the order of this node's log.
 
 A verdict is `applied`, `held` (its table is not here) or `unresolved-key` (kept, but its key names no row of its table
 any more). `removed` says how many positions before an event were taken out on purpose, and why: compacted, evicted,
@@ -26,14 +26,14 @@ _SHORT_ID = 16  # hex digits of an event id in a table: as many as notices show
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--table", metavar="TABLE", help="of one table")
-    parser.add_argument("--site", metavar="SITE", help="by one author: its site id, long or short, or its name")
+    parser.add_argument("--table", metavar="TABLE", help="events of this table alone")
+    parser.add_argument("--site", metavar="SITE", help="events by one author: its site id, long or short, or its name")
     parser.add_argument("--since", metavar="TIME", help=f"from then on: {_TIME}")
-    parser.add_argument("--until", metavar="TIME", help="up to then")
-    parser.add_argument("--verdict", choices=VERDICTS, help="with this verdict")
-    parser.add_argument("--limit", type=int, metavar="N", help="at most so many (default: all)")
-    parser.add_argument("--bytes", action="store_true", help="the exact signed bytes too, in hex (in JSON alone)")
-    parser.add_argument("--verify", action="store_true", help="check signatures, ids and canonical form")
+    parser.add_argument("--until", metavar="TIME", help="events up to then, likewise")
+    parser.add_argument("--verdict", choices=VERDICTS, help="events with this verdict alone")
+    parser.add_argument("--limit", type=int, metavar="N", help="at most so many events (default: all)")
+    parser.add_argument("--bytes", action="store_true", help="show the exact signed bytes too, in hex (in JSON alone)")
+    parser.add_argument("--verify", action="store_true", help="check the signature, id and canonical form of each")
 
 
 def run(options: argparse.Namespace) -> int:

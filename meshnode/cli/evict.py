@@ -18,14 +18,14 @@ from meshnode.node.views import RetentionReport, parse_table
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("table", metavar="TABLE", help="the table: NAME, or SCHEMA.NAME")
     parser.add_argument(
         "--before",
         required=True,
         metavar="TIME",
-        help="2026-11-30, 2026-11-30T17:00 (UTC unless it names an offset), or milliseconds since 1970",
+        help="below this: 2026-11-30, 2026-11-30T17:00 (UTC unless it names an offset), or milliseconds since 1970",
     )
-    parser.add_argument("--all", action="store_true", dest="everything", help="the rows' winning events too")
+    parser.add_argument("--all", action="store_true", dest="everything", help="take out the rows' winning events too")
 
 
 def run(options: argparse.Namespace) -> int:

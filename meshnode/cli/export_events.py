@@ -27,8 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("file", metavar="FILE", help="the bundle to write, or `-` for standard output")
     whom = parser.add_mutually_exclusive_group()
-    whom.add_argument("--for", dest="peer", metavar="PEER", help="one member: its site id, long or short, or its name")
-    whom.add_argument("--all", action="store_true", help="any member (so it is unless said otherwise)")
+    whom.add_argument(
+        "--for", dest="peer", metavar="PEER", help="for one member: its site id, long or short, or its name"
+    )
+    whom.add_argument("--all", action="store_true", help="for any member (the default)")
     parser.add_argument("--force", action="store_true", help="put it in the place of a file that is there")
 
 

@@ -17,8 +17,10 @@ from meshnode.node.views import ForgetReport
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("fields", metavar="COLUMN=TEXT|COLUMN:=JSON", nargs="+", help="the key columns")
+    parser.add_argument("table", metavar="TABLE", help="the table: NAME, or SCHEMA.NAME")
+    parser.add_argument(
+        "fields", metavar="COLUMN=TEXT|COLUMN:=JSON", nargs="+", help="the columns of the key, all of them"
+    )
     parser.add_argument("--undo", action="store_true", help="take events of the row again")
 
 

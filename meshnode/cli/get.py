@@ -1,4 +1,4 @@
-"""Show one row, or why it is as it is; the exit code is 1 where there is no such row."""
+"""Show one row, or why it is as it is."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _SHOWN = ("column", "state", "value", "site", "hlc")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("fields", metavar="COLUMN=TEXT|COLUMN:=JSON", nargs="+", help="the key columns")
+    parser.add_argument("table", metavar="TABLE", help="the table: NAME, or SCHEMA.NAME")
+    parser.add_argument(
+        "fields", metavar="COLUMN=TEXT|COLUMN:=JSON", nargs="+", help="the columns of the key, all of them"
+    )
     parser.add_argument(
         "--explain",
         action="store_true",

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
+
+EVERY_VERB: Final = "options of every verb"
 
 
 def add_globals(parser: argparse.ArgumentParser, *, defaults: bool = False) -> None:
     """Accepted before and after the verb; after it, an absent option leaves what was said before it."""
     absent = None if defaults else argparse.SUPPRESS
-    parser.add_argument(
+    group = parser.add_argument_group(EVERY_VERB)
+    group.add_argument(
         "--home", metavar="DIR", default=absent, help="the node's folder (default: $MESHNODE_HOME, or the platform's)"
     )
-    parser.add_argument("--output", choices=("table", "json", "jsonl"), default=absent, help="form of what is printed")
-    parser.add_argument(
+    group.add_argument(
+        "--output", choices=("table", "json", "jsonl"), default=absent, help="form of what is printed (default: table)"
+    )
+    group.add_argument(
         "--passphrase-fd",
         type=int,
         metavar="N",

@@ -36,22 +36,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     protect.add_argument(
         "--keyring", action="store_true", help="let the system's keyring have it too, so that nobody is asked for it"
     )
-    protect.add_argument("--new-passphrase-fd", type=int, metavar="N", help="open descriptor on which it is read")
+    protect.add_argument(
+        "--new-passphrase-fd",
+        type=int,
+        metavar="N",
+        help="open descriptor on which the new passphrase is read (default: ask at the terminal)",
+    )
     unprotect = actions.add_parser("unprotect", description="Take the passphrase off the keys; stop the node first.")
     leaving = actions.add_parser(
         "export", description="Move the device into a file, for `import` on another one; stop the node first."
     )
     leaving.add_argument("file", metavar="FILE", type=Path, help="the file to write, under a passphrase")
     coming = actions.add_parser("import", description="Make this the device that `export` put into a file.")
-    coming.add_argument("file", metavar="FILE", type=Path)
+    coming.add_argument("file", metavar="FILE", type=Path, help="the file that `export` wrote")
     coming.add_argument("--encrypt", action="store_true", help="encrypt its database, where it is not yet")
-    resume = actions.add_parser("resume", description="This copy is the device: go on.")
+    resume = actions.add_parser(
+        "resume", description="Go on with this copy: it is the device, or the move of it did not happen."
+    )
     renew = actions.add_parser(
         "renew", description="Become another device of the mesh, by an invite; stop the node first."
     )
     renew.add_argument("invite", metavar="INVITE", nargs="+", help="the invite, or `-` to read it from standard input")
-    renew.add_argument("--name", default="", help="what other people see this device called from now on")
-    renew.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to look for the inviter")
+    renew.add_argument(
+        "--name", default="", help="what other people see this device called from now on (default: as before)"
+    )
+    renew.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="seconds to look for the inviter (default: 60)"
+    )
     for each in (protect, unprotect, leaving, coming, resume, renew):
         add_globals(each)
 

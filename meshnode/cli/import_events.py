@@ -1,8 +1,8 @@
 """Take in a bundle that another device of the mesh wrote with `meshnode export-events`.
 
 Its seal is checked before anything of it is used. Every event is judged as if a link had brought it, and the verdicts
-are counted; importing a bundle twice does no harm. Exit code 1 where something was rejected (a clock that is ahead, a
-bound on storage): it comes once more with the next bundle.
+are counted; importing a bundle twice does no harm. What was rejected (a clock that is ahead, a bound on storage) comes
+once more with the next bundle.
 """
 
 from __future__ import annotations

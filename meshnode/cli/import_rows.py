@@ -32,10 +32,12 @@ _PEEK_BYTES = 4096
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("table", metavar="TABLE", help="the table: NAME, or SCHEMA.NAME")
     parser.add_argument("file", metavar="FILE", help="a .csv, .tsv or .jsonl file, or `-` for standard input")
-    parser.add_argument("--format", choices=FORMATS, help="where the file's name does not tell")
-    parser.add_argument("--encoding", default="utf-8", metavar="NAME", help="of the file's text (default: utf-8)")
+    parser.add_argument("--format", choices=FORMATS, help="form of the file, where its name does not tell")
+    parser.add_argument(
+        "--encoding", default="utf-8", metavar="NAME", help="encoding of the file's text (default: utf-8)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

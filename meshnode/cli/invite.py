@@ -33,12 +33,21 @@ _ENDS = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("action", nargs="?", choices=("approve", "deny"), help="answer for one that asks to be let in")
-    parser.add_argument("device", nargs="?", metavar="DEVICE", help="its short id, site id or name")
     parser.add_argument(
-        "--minutes", type=float, default=float(_MINUTES), metavar="N", help=f"how long it lives (default: {_MINUTES})"
+        "action",
+        nargs="?",
+        choices=("approve", "deny"),
+        help="answer for a device that asks to be let in, instead of inviting",
     )
-    parser.add_argument("--no-qr", action="store_true", help="print the text alone")
+    parser.add_argument("device", nargs="?", metavar="DEVICE", help="that device: its short id, site id or name")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=float(_MINUTES),
+        metavar="N",
+        help=f"minutes that the invite lives (default: {_MINUTES})",
+    )
+    parser.add_argument("--no-qr", action="store_true", help="print the text of the invite alone, without the QR code")
     parser.add_argument("--wait", action="store_true", help="stay until somebody joined by it")
     parser.add_argument("--confirm", action="store_true", help="stay, and ask before somebody becomes a member by it")
 

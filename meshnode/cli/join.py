@@ -25,7 +25,7 @@ _INVITE_CHARACTERS = 64 * 1024  # what is read of standard input
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("invite", metavar="INVITE", nargs="+", help="the invite, or `-` to read it from standard input")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="take yes for the answer, and do not ask")
     add_joining_flags(parser, "the inviter", 60)
 
 

@@ -1,7 +1,8 @@
 """The `meshnode` program: finds the verb, imports that verb's module alone, and turns errors into one line and a code.
 
 Exit codes: 0 done; 1 an error, a failed check, or what was named (a row, a member, a file) is not there; 2 the command
-line cannot be used (and, for `wait`, somebody is behind); 3 (`doctor`) there is something to look at; 130 interrupted.
+line cannot be used (and, for `wait`, somebody is behind); 3 (`doctor`) there is something to look at, (`service status`)
+it does not run; 4 (`service status`) there is no service; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from types import ModuleType
 from typing import NoReturn
 
 from meshnode import __version__
-from meshnode.cli.examples import EXAMPLES
 from meshnode.cli.globals import add_globals
 from meshnode.errors import MembershipError, MeshError, UsageError
 
@@ -28,6 +28,7 @@ _WITH_VALUE = ("--home", "--output", "--passphrase-fd")
 _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("init", "init", "found a mesh on this device"),
     ("up", "up", "run the node in the foreground"),
+    ("service", "service.verb", "have the system run the node"),
     ("invite", "invite", "let another device in"),
     ("join", "join", "become a member of a mesh by an invite"),
     ("nearby", "nearby", "show devices close by that can be paired with, or be one"),
@@ -64,11 +65,13 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("frontier", "frontier", "show the causal frontier: evidence of order"),
     ("request-sync", "request_sync", "ask peers for what may be missing, now"),
     ("verify", "verify", "compare events and rows with a linked member"),
-    ("identity", "identity", "protect the keys, move this device, say which copy of it this is"),
+    ("identity", "identity", "protect the keys, move this device, tell copies of it apart"),
     ("wait", "wait", "wait until everybody has everything"),
     ("digest", "digest", "digest of tables, equal where rows are equal"),
     ("check", "check", "recompute rows and clocks from the log"),
     ("conform", "conform.verb", "run test vectors through this program"),
+    ("help", "help", "explain a verb, or write the manual pages"),
+    ("completion", "completion.verb", "print the script by which a shell completes words"),
     ("demo", "demo", "three nodes on this device, from nothing to equal"),
 )
 
@@ -78,6 +81,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (`{self.prog} --help` says more)")
+
+    def format_help(self) -> str:
+        """With all that is loaded only where somebody asks for help."""
+        from meshnode.cli.manual import complete
+
+        complete(self, _VERBS)
+        return super().format_help()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,21 +126,26 @@ def _run(arguments: list[str]) -> int:
 def parsed(arguments: list[str]) -> tuple[ModuleType, argparse.Namespace]:
     """The verb of a command line and what it is told; UsageError where it cannot be used."""
     head, verb, tail = _split(arguments)
-    options = _main_parser().parse_args(head)
+    options = main_parser().parse_args(head)
     if verb is None:
         raise UsageError("which verb? `meshnode --help` lists them")
-    module = _verb_module(verb)
-    example = EXAMPLES.get(verb)  # others have theirs in what they say of themselves
-    parser = Parser(
-        prog=f"meshnode {verb}",
-        description=module.__doc__,
-        epilog=example and f"example: {example}",
-        allow_abbrev=False,
-    )
-    module.configure(parser)
-    add_globals(parser)
+    module, parser = verb_parser(verb)
     parser.parse_args(tail, options)
     return module, options
+
+
+def verb_parser(verb: str) -> tuple[ModuleType, Parser]:
+    """The module of a verb and what reads its words; UsageError where there is no such verb."""
+    module = _verb_module(verb)
+    parser = Parser(prog=f"meshnode {verb}", description=module.__doc__, allow_abbrev=False)
+    module.configure(parser)
+    add_globals(parser)
+    return module, parser
+
+
+def verbs() -> tuple[tuple[str, str, str], ...]:
+    """Each verb, the module that has it, and what it does."""
+    return _VERBS
 
 
 def _split(arguments: list[str]) -> tuple[list[str], str | None, list[str]]:
@@ -143,16 +158,13 @@ def _split(arguments: list[str]) -> tuple[list[str], str | None, list[str]]:
     return arguments[:at], arguments[at], arguments[at + 1 :]
 
 
-def _main_parser() -> Parser:
-    lines = [f"  {verb:13} {does}" for verb, _, does in _VERBS]
+def main_parser() -> Parser:
+    """What reads the words before the verb, and shows the help of the program itself."""
     parser = Parser(
         prog="meshnode",
         usage="meshnode [--home DIR] VERB … [--output table|json|jsonl]",
-        description="A peer-to-peer mesh node: plain SQLite tables that sync.\n\nverbs:\n" + "\n".join(lines),
-        epilog="`meshnode VERB --help` explains one verb. Exit codes: 0 done; 1 an error, a failed check, or what was "
-        "named is not there; 2 a command line that cannot be used, or (wait) somebody is behind; 3 (doctor) something "
-        "to look at; 130 interrupted.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="A peer-to-peer mesh node: plain SQLite tables that sync.",
+        epilog="`meshnode VERB --help`, or `meshnode help VERB`, explains one verb.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")

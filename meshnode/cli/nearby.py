@@ -28,9 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--open", action="store_true", help="let one device pair with this one")
     parser.add_argument(
-        "--minutes", type=float, default=float(_MINUTES), metavar="N", help=f"how long (default: {_MINUTES})"
+        "--minutes",
+        type=float,
+        default=float(_MINUTES),
+        metavar="N",
+        help=f"minutes to be open for (default: {_MINUTES})",
     )
-    parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="how long to look around (default: 3)")
+    parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="seconds to look around (default: 3)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -19,10 +19,18 @@ from meshnode.node.views import AcknowledgedView, NoticeView
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("action", metavar="acknowledge", nargs="?", choices=("acknowledge",), help="they were seen")
-    parser.add_argument("ids", metavar="ID", nargs="*", type=int, help="which, by the id that they are shown with")
+    parser.add_argument(
+        "action",
+        metavar="acknowledge",
+        nargs="?",
+        choices=("acknowledge",),
+        help="say that notices were seen, instead of showing them",
+    )
+    parser.add_argument(
+        "ids", metavar="ID", nargs="*", type=int, help="the notices, by the ids that they are shown with"
+    )
     parser.add_argument("--follow", action="store_true", help="go on with those that arise, until interrupted")
-    parser.add_argument("--kind", metavar="KIND", help="of one kind")
+    parser.add_argument("--kind", metavar="KIND", help="notices of this kind alone")
     parser.add_argument("--all", action="store_true", help="acknowledged ones too; with acknowledge: all there are")
 
 

@@ -1,4 +1,7 @@
-"""Show the other members of the mesh, linked or not."""
+"""Show the other members of the mesh, linked or not.
+
+`behind` counts the events here that a member has not acknowledged, `ahead` what it told of and is not here yet.
+"""
 
 from __future__ import annotations
 

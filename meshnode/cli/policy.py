@@ -29,8 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "replay_budget_days 1 to 90 (0: no bound), announce_on_untrusted_wifi true|false, trusted_ssids NAME…, "
         "announce_on_unknown_networks true|false, announce_on_wired_networks true|false.",
     )
-    change.add_argument("setting", metavar="KEY", help="one of these settings")
-    change.add_argument("values", nargs="*", metavar="VALUE")
+    change.add_argument("setting", metavar="KEY", help="the setting")
+    change.add_argument("values", nargs="*", metavar="VALUE", help="what it is from now on; a list takes any number")
     for each in (show, change):
         add_globals(each)
 

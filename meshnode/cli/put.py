@@ -1,4 +1,8 @@
-"""Write one row: the columns named get these values, the others stay as they are."""
+"""Write one row: the columns named get these values, the others stay as they are.
+
+COLUMN=TEXT takes the text as the type of the column has it (hex in a BLOB), COLUMN:=JSON takes JSON: `done:=0`,
+`title:=null`. The key is told like any column. When this returns the row is signed and on the disk.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from meshnode.node.views import Receipt
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("table", metavar="TABLE", help="the table: NAME, or SCHEMA.NAME")
     parser.add_argument(
         "fields", metavar="COLUMN=TEXT|COLUMN:=JSON", nargs="+", help="the key and the columns; `:=null` clears one"
     )

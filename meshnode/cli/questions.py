@@ -20,7 +20,7 @@ _LINE_BYTES = 1000  # of an answer
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
     """The flag that answers the question beforehand."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="take yes for the answer, and do not ask")
 
 
 def require_yes(options: argparse.Namespace, question: str) -> None:

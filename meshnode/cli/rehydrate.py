@@ -11,7 +11,7 @@ from meshnode.node.views import HistoryRequest, parse_table
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("table", metavar="TABLE", help="the table: NAME, or SCHEMA.NAME")
 
 
 def run(options: argparse.Namespace) -> int:

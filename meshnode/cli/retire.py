@@ -22,11 +22,12 @@ from meshnode.node.naming import view_called
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("site", metavar="SITE")
+    parser.add_argument("site", metavar="SITE", help="the device: its site id, long or short, or its name")
     parser.add_argument(
         "--at",
         metavar="TIME",
-        help="2026-11-30, 2026-11-30T17:00 (UTC unless it names an offset), or milliseconds since 1970 (default: now)",
+        help="the cutoff: 2026-11-30, 2026-11-30T17:00 (UTC unless it names an offset), or milliseconds since 1970 "
+        "(default: now)",
     )
     parser.add_argument(
         "--and-whom-it-let-in",

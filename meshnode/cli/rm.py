@@ -1,4 +1,4 @@
-"""Delete one row; the exit code is 1 where there is no such row."""
+"""Delete one row, here and on every device that gets to know of it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from meshnode.node.views import Receipt
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("fields", metavar="COLUMN=TEXT|COLUMN:=JSON", nargs="+", help="the key columns")
+    parser.add_argument("table", metavar="TABLE", help="the table: NAME, or SCHEMA.NAME")
+    parser.add_argument(
+        "fields", metavar="COLUMN=TEXT|COLUMN:=JSON", nargs="+", help="the columns of the key, all of them"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

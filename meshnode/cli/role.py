@@ -18,8 +18,13 @@ from meshnode.node.naming import view_called
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("site", metavar="SITE")
-    parser.add_argument("role", choices=("authority", "member", "reader"), metavar="authority|member|reader")
+    parser.add_argument("site", metavar="SITE", help="the device: its site id, long or short, or its name")
+    parser.add_argument(
+        "role",
+        choices=("authority", "member", "reader"),
+        metavar="authority|member|reader",
+        help="what it may do from now on",
+    )
     add_recovery(parser)
     add_yes(parser)
 

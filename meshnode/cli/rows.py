@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("table", metavar="TABLE", help="the table: NAME, or SCHEMA.NAME")
     parser.add_argument("--limit", type=int, metavar="N", help="at most so many rows (default: all)")
 
 

@@ -1,4 +1,7 @@
-"""Show how this node is: whether it runs, who it is, who it is linked to, who is behind, and what one should know."""
+"""Show how this node is: whether it runs, who it is, who it is linked to, who is behind, and what one should know.
+
+Where no node runs it says what the database has, and of others how far they were when they told it last.
+"""
 
 from __future__ import annotations
 

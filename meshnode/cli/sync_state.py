@@ -15,7 +15,7 @@ from meshnode.node.views import SyncStateView
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--peer", metavar="SITE|NAME", help="this peer alone")
+    parser.add_argument("--peer", metavar="SITE|NAME", help="show this peer alone")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -20,12 +20,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="add|list|class", required=True)
     add = actions.add_parser("add", description="Add a table; without --key, one that the database has already.")
     add.add_argument("table", metavar="NAME", help="the table: NAME, or SCHEMA.NAME")
-    add.add_argument("--key", action="append", default=[], metavar="COLUMN:TYPE", help="a key column (repeatable)")
-    add.add_argument("--column", action="append", default=[], metavar="COLUMN:TYPE", help="a column (repeatable)")
-    add.add_argument("--own-numbers", action="store_true", help="the application chooses INTEGER keys itself")
-    add.add_argument("--class", dest="table_class", metavar="CLASS", help="shared (the default), raw or private")
+    add.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        metavar="COLUMN:TYPE",
+        help="a column of the key, with its SQLite type (repeatable)",
+    )
+    add.add_argument(
+        "--column",
+        action="append",
+        default=[],
+        metavar="COLUMN:TYPE",
+        help="another column, with its type (repeatable)",
+    )
+    add.add_argument(
+        "--own-numbers",
+        action="store_true",
+        help="the application itself chooses the values of an INTEGER key, not SQLite",
+    )
+    add.add_argument(
+        "--class",
+        dest="table_class",
+        metavar="CLASS",
+        help="what it is to the mesh: shared (the default), raw or private",
+    )
     classing = actions.add_parser("class", description="Say what a table is to the mesh; in force at once.")
-    classing.add_argument("table", metavar="NAME")
+    classing.add_argument("table", metavar="NAME", help="the table: NAME, or SCHEMA.NAME")
     classing.add_argument("table_class", metavar="CLASS", help="shared, raw or private")
     listing = actions.add_parser("list", description="List the tables that take part in the mesh.")
     for each in (add, classing, listing):

@@ -1,10 +1,15 @@
-"""Run the node in the foreground until it is told to stop; where no node lives yet, found a mesh first."""
+"""Run the node in the foreground until it is told to stop; where no node lives yet, found a mesh first.
+
+It says on standard error when it is up. Ctrl-C or SIGTERM ends it, SIGHUP has it read config.toml again. The options
+stand for this run before what config.toml says. `meshnode service install` has the system run it instead.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import logging
+import os
 import platform
 import signal
 import sys
@@ -13,6 +18,7 @@ from typing import TYPE_CHECKING
 from meshnode.cli import connect
 from meshnode.cli.init import founded_text
 from meshnode.cli.logs import FORMATS, LEVELS, log_to_stderr
+from meshnode.cli.notify import notify
 from meshnode.control.client import ControlClient
 from meshnode.errors import BusyError, MeshError
 from meshnode.model.logevent import LogEvent, log_event
@@ -28,14 +34,18 @@ LOG = logging.getLogger("meshnode.up")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags: each stands for this run before what `config.toml` says."""
-    parser.add_argument("--name", help="what other people see this device called")
-    parser.add_argument("--port", type=int, metavar="N", help="UDP port to listen on")
+    parser.add_argument("--name", help="what other people see this device called (default: as the settings say)")
+    parser.add_argument("--port", type=int, metavar="N", help="UDP port to listen on (default: as the settings say)")
     parser.add_argument("--listen", metavar="ADDRESS", help="address to listen on (default: every interface)")
     parser.add_argument("--peer", action="append", metavar="HOST:PORT", help="dial this address too (repeatable)")
     parser.add_argument("--no-discovery", action="store_true", help="neither announce nor browse on the local network")
-    parser.add_argument("--scope", action="append", metavar="PATTERN", help="tables to take part in (repeatable)")
-    parser.add_argument("--log-format", choices=FORMATS, default="text", help="form of the log on standard error")
-    parser.add_argument("--log-level", choices=LEVELS, default="info", help="the least that is logged")
+    parser.add_argument(
+        "--scope", action="append", metavar="PATTERN", help="pattern of tables to take part in (repeatable)"
+    )
+    parser.add_argument(
+        "--log-format", choices=FORMATS, default="text", help="form of the log on standard error (default: text)"
+    )
+    parser.add_argument("--log-level", choices=LEVELS, default="info", help="the least that is logged (default: info)")
     parser.add_argument("--verbose", action="store_true", help="say more of what happens: --log-level debug")
 
 
@@ -75,10 +85,12 @@ async def _up(options: argparse.Namespace) -> None:
         log_event(LOG, logging.INFO, LogEvent.NODE_UP, site=status.site, port=status.port)
         if options.log_format == "text":
             print(f"meshnode {status.short} is up on UDP port {status.port}; stop it with Ctrl-C", file=sys.stderr)
+        notify("READY=1", os.environ)
         if status.retired:
             log_event(LOG, logging.WARNING, LogEvent.RETIRED, reason=status.warnings[0])
         stopped, closed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(node.wait_closed())
         done, _ = await asyncio.wait({stopped, closed}, return_when=asyncio.FIRST_COMPLETED)
+        notify("STOPPING=1", os.environ)
         for task in (stopped, closed):
             task.cancel()
         if closed in done:

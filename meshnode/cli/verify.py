@@ -2,8 +2,7 @@
 
 Both read what they hold and exchange digests of ranges, so that a few kilobytes find one difference among a million
 events. What is later than both clocks is left out. With --repair each sends the other the events that it should have
-and has not, and the two are compared again. Exit code 0: equal, or all that differs is explained; 1: a fault; 2: the
-command line cannot be used, no node runs, or the member is not linked.
+and has not, and the two are compared again.
 """
 
 from __future__ import annotations

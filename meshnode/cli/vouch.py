@@ -15,7 +15,9 @@ from meshnode.node.memberviews import RecordView
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("site", metavar="SITE")
+    parser.add_argument(
+        "site", metavar="SITE", help="the device: its site id, its name, or 64 hex digits of its public key"
+    )
     parser.add_argument("--name", default="", help="what other people see the device called (default: as before)")
     add_recovery(parser)
 

@@ -1,4 +1,7 @@
-"""Wait until every member has everything: exit code 0 when so, 2 when somebody is behind at the end of the time."""
+"""Wait until every member has everything, or the time is over.
+
+Who is behind then is named. A node that is still starting is waited for.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     whom = parser.add_mutually_exclusive_group()
     whom.add_argument("--all", action="store_true", help="every member that is not retired (the default)")
     whom.add_argument("--live", action="store_true", help="only linked members, at least one")
-    parser.add_argument("--timeout", type=float, default=_DEFAULT_TIMEOUT_S, metavar="S", help="seconds (default: 60)")
+    parser.add_argument(
+        "--timeout", type=float, default=_DEFAULT_TIMEOUT_S, metavar="S", help="seconds to wait at most (default: 60)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

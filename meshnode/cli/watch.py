@@ -1,4 +1,8 @@
-"""Show changes as they happen, a line of JSON each, until interrupted or the node ends."""
+"""Show changes as they happen, a line of JSON each, until interrupted or the node ends.
+
+`seq` numbers the changes of this node; `op` says what happened, `columns` has what changed. Whoever was away for longer
+than this node remembers is told every row instead.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,10 @@ from meshnode.errors import UsageError
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("table", metavar="TABLE", nargs="?", help="one table (default: all)")
-    parser.add_argument("--since", type=int, metavar="SEQ", help="first the changes after this `seq`, without a gap")
+    parser.add_argument("table", metavar="TABLE", nargs="?", help="changes of this table alone (default: every one)")
+    parser.add_argument(
+        "--since", type=int, metavar="SEQ", help="first show the changes after this `seq`, without a gap"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

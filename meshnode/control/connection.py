@@ -1,8 +1,8 @@
 """One HTTP connection of this machine: uvicorn's, with bounds on how many there are and how long one says nothing.
 
 What it answers by itself, before there is a request, is an error as of any operation. The bounds are against a mistaken
-program of the same user, and of any user where it is a port: file descriptors that it takes are missing to the links and
-the database.
+program of the same user, of any user where it is a port: file descriptors that it takes are missing to the links and the
+database.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Connection(H11Protocol):
             self._late = None
 
     def _make_room(self) -> bool:
-        """End the one that asks for nothing for longest, else the one that was not read for longest, if that is long."""
+        """End who asks for nothing for longest, else who has not read for longest, if that is long."""
         idle = [each for each in self.connections if isinstance(each, Connection) and each._late is not None]
         if idle:
             oldest = min(idle, key=lambda each: each._since)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from meshnode.errors import StoreError
 from meshnode.node.cipher import sqlcipher
-from meshnode.node.home import Home, default_home
+from meshnode.node.home import Home
+from meshnode.node.homepath import default_home
 from meshnode.store import connection
 from meshnode.store.connection import connect, unreadable
 from meshnode.store.database import BUSY_MS, Database, Timing

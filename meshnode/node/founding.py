@@ -16,7 +16,8 @@ from meshnode.limits import LABEL_BYTES
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
 from meshnode.node.config import Config
 from meshnode.node.databases import DatabaseFile, database_of, encrypted_file, is_encrypted
-from meshnode.node.home import DATABASE, INCARNATION_BYTES, Home, choose_port
+from meshnode.node.home import INCARNATION_BYTES, Home, choose_port
+from meshnode.node.homepath import DATABASE
 from meshnode.node.storage import environment
 from meshnode.node.views import FoundView
 from meshnode.store import meta, peers, schema

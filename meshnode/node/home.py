@@ -19,6 +19,7 @@ from meshnode.node.cipher import sqlcipher
 from meshnode.node.config import Config
 from meshnode.node.configfile import change_settings, load_config
 from meshnode.node.configtext import config_text
+from meshnode.node.homepath import DATABASE
 from meshnode.node.keyfile import is_protected, kept_as, read_key, write_key
 from meshnode.node.passphrase import Passphrase
 from meshnode.node.private import drafts_of, refuse_open_file, refuse_open_folder, sync_folder, write_private
@@ -26,22 +27,10 @@ from meshnode.node.private import drafts_of, refuse_open_file, refuse_open_folde
 if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
     from meshnode.model.site import SiteKey
 
-HOME_VARIABLE = "MESHNODE_HOME"
 INCARNATION_BYTES = 16  # profile §8
-DATABASE = "meshnode.db"
 # What `unfinished` says: a mesh is being joined, a device is being moved here; else one is being founded.
 JOINING = b"joining\n"
 IMPORT = b"import\n"
-
-
-def default_home() -> Path:
-    """Where the node lives unless told otherwise: `MESHNODE_HOME`, else the platform's data folder."""
-    told = os.environ.get(HOME_VARIABLE)
-    if told:
-        return Path(told).expanduser().absolute()
-    import platformdirs  # only when nobody named a home: it is on every verb's start-up path
-
-    return platformdirs.user_data_path("meshnode", appauthor=False)
 
 
 class Home:

@@ -29,7 +29,8 @@ from meshnode.node.databases import database_of
 from meshnode.node.discovering import CUT_OFF
 from meshnode.node.doctor.patient import Patient
 from meshnode.node.founding import found
-from meshnode.node.home import Home, default_home
+from meshnode.node.home import Home
+from meshnode.node.homepath import default_home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.interfaces import addresses_of, selection_of
 from meshnode.node.keeping import keep_house

@@ -98,7 +98,7 @@ def test_help_has_every_setting_and_an_example(capsys: pytest.CaptureFixture[str
     for action in ("show", "set", "apply", "check"):
         with pytest.raises(SystemExit):
             main(["config", action, "--help"])
-        out = capsys.readouterr().out
+        out = " ".join(capsys.readouterr().out.split())
         assert f"example: meshnode config {action}" in out
         assert [setting.about for setting in SETTINGS.values() if setting.about[1:] not in out] == []
 

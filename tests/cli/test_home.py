@@ -16,7 +16,8 @@ from meshnode.errors import BusyError, ConfigError, IdentityError, NotFoundError
 from meshnode.node.config import Config, with_overrides
 from meshnode.node.configfile import load_config
 from meshnode.node.configtext import config_text, parse_config
-from meshnode.node.home import Home, default_home
+from meshnode.node.home import Home
+from meshnode.node.homepath import default_home
 from meshnode.node.lock import holder_of, lock_or, try_lock
 
 SEED = bytes(range(32))

@@ -19,6 +19,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "meshnode", source / "meshnode", ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source)]
     modules = {str(path.relative_to(source)) for path in (source / "meshnode").rglob("*.py")}
+    modules |= {str(path.relative_to(source)) for path in (source / "meshnode").rglob("template.*")}  # of completion
     subprocess.run(command, check=True, capture_output=True, text=True)
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())

@@ -1,7 +1,6 @@
 """Run the test vectors found in a folder through this program's production code.
 
-For our own tests and for other implementers: the vectors' notation is explained beside them. Exit code 1 on any
-failure, and for a .json file that no runner knows.
+For our own tests and for other implementers: the vectors' notation is explained beside them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""`meshnode completion`: scripts by which shells complete words, and the words that only the node's database knows."""
