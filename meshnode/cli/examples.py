@@ -36,6 +36,7 @@ EXAMPLES: Final = {
     "retire": "meshnode retire phone",
     "leave": "meshnode leave --yes",
     "status": "meshnode status --output json",
+    "dashboard": "meshnode dashboard --no-browser",
     "doctor": "meshnode doctor database disk",
     "metrics": "meshnode metrics --output table",
     "sync-state": "meshnode sync-state --peer lap",

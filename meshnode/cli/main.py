@@ -58,6 +58,7 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("retire", "retire", "end a device for good: lost, stolen, given away"),
     ("leave", "leave", "retire this very device"),
     ("status", "status", "show how this node is"),
+    ("dashboard", "dashboard", "open the running node's dashboard in the browser"),
     ("doctor", "doctor", "find out what is wrong, and what to do"),
     ("metrics", "metrics", "show what is measured, as Prometheus reads it"),
     ("sync-state", "sync_state", "show how far the delivery to and from each peer is"),

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from meshnode.control import requests as asked
 from meshnode.control import verify_lines
+from meshnode.control.dashboardview import DashboardView
 from meshnode.control.failures import failure_of, http_status_of
 from meshnode.errors import MeshError, NotFoundError, TransportError, UsageError
 from meshnode.model.logevent import LogEvent, log_event
@@ -33,12 +34,19 @@ T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def control_app(operations: Operations, *, token: str | None, stopping: asyncio.Event) -> Starlette:
+def control_app(
+    operations: Operations,
+    *,
+    token: str | None,
+    stopping: asyncio.Event,
+    open_dashboard: Callable[[], Awaitable[DashboardView]],
+) -> Starlette:
     """The API over some operations. With a token, every request must bear it; streams end when `stopping` is set."""
     api = _Api(operations, stopping)
     posts = _of_the_node(operations, api) | _of_tables(operations, api)
     posts |= _of_members(operations, api) | _of_pairing(operations, api)
     posts |= _of_the_log(operations, api)
+    posts["open-dashboard"] = _answer(asked.NoArguments, lambda _: open_dashboard())
     readable = {"ping", "status", "metrics", "peers", "members", "discover", "doctor", "tables", "policy", "config"}
     readable |= {"sync-state", "frontier", "changes", "digest", "conflicts", "conflict-changes"}
     readable |= {"notices", "follow-notices"}

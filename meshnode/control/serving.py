@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from meshnode.errors import ConfigError
 
@@ -18,7 +18,7 @@ BACKLOG = 64  # connections waiting to be accepted
 
 
 @asynccontextmanager
-async def serving(app: Starlette, listener: socket.socket, stopping: asyncio.Event) -> AsyncIterator[None]:
+async def serving(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event) -> AsyncIterator[None]:
     """While it is entered requests are answered; `stopping` is set when it is left, for answers that take long."""
     config = uvicorn.Config(
         app,

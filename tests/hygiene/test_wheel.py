@@ -1,4 +1,4 @@
-"""The wheel that people install: every module, the protocol page and the type marker are in it, and nothing else."""
+"""The wheel that people install: modules, the dashboard's files, the protocol page, the type marker, and no more."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "meshnode", source / "meshnode", ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source)]
     modules = {str(path.relative_to(source)) for path in (source / "meshnode").rglob("*.py")}
+    web = source / "meshnode" / "control" / "web"
+    shown = {str(path.relative_to(source)) for kind in ("templates", "static") for path in (web / kind).rglob("*.*")}
     subprocess.run(command, check=True, capture_output=True, text=True)
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     info = {name for name in names if ".dist-info/" in name}
-    assert names - info == modules | {"meshnode/PROTOCOL.md", "meshnode/py.typed"}
+    assert names - info == modules | shown | {"meshnode/PROTOCOL.md", "meshnode/py.typed"}
     (entry_points,) = (name for name in info if name.endswith("entry_points.txt"))
     assert "meshnode = meshnode.cli.main:main" in zipfile.ZipFile(wheel).read(entry_points).decode()
