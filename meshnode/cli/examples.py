@@ -60,6 +60,7 @@ EXAMPLES: Final[Mapping[str, str | tuple[str, ...]]] = {
     "retire": ("meshnode retire phone", "meshnode retire phone --at 2026-11-30T17:00"),
     "leave": "meshnode leave --yes",
     "status": "meshnode status --output json",
+    "dashboard": "meshnode dashboard --no-browser",
     "doctor": "meshnode doctor database disk",
     "metrics": "meshnode metrics --output table",
     "sync-state": "meshnode sync-state --peer lap",

@@ -1,8 +1,8 @@
 """The `meshnode` program: finds the verb, imports that verb's module alone, and turns errors into one line and a code.
 
 Exit codes: 0 done; 1 an error, a failed check, or what was named (a row, a member, a file) is not there; 2 the command
-line cannot be used (and, for `wait`, somebody is behind); 3 (`doctor`) there is something to look at, (`service status`)
-it does not run; 4 (`service status`) there is no service; 130 interrupted.
+line cannot be used (and, for `wait`, somebody is behind); 3 (`doctor`) there is something to look at, (`service
+status`) it does not run; 4 (`service status`) there is no service; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("retire", "retire", "end a device for good: lost, stolen, given away"),
     ("leave", "leave", "retire this very device"),
     ("status", "status", "show how this node is"),
+    ("dashboard", "dashboard", "open the running node's dashboard in the browser"),
     ("doctor", "doctor", "find out what is wrong, and what to do"),
     ("metrics", "metrics", "show what is measured, as Prometheus reads it"),
     ("sync-state", "sync_state", "show how far the delivery to and from each peer is"),

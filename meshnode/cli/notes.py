@@ -19,7 +19,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 EXITS: Final[Mapping[str, Mapping[int, str]]] = {
     "": {
         0: "it is done",
-        1: "an error, no such row, or a check that failed",
+        1: "an error, a check that failed, or that what was named is not there",
         2: "a command line or a setting that cannot be used, or (wait) somebody is behind",
         3: "(doctor) something is to be looked at, (service status) the service does not run",
         4: "(service status) there is no service",

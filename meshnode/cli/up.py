@@ -77,7 +77,7 @@ async def _up(options: argparse.Namespace) -> None:
     config = _config(home.config, options)
     async with (
         Node(home, config=config, lock=found) as node,
-        ControlServer(node, home),
+        ControlServer(node, home, dashboard_port=config.dashboard_port),
         metrics_port(node, config.metrics_port),
     ):
         _reload_on_hangup(node)

@@ -10,6 +10,7 @@ from typing import Any
 
 from meshnode.control import requests as asked
 from meshnode.control.address import ControlAddress, control_address
+from meshnode.control.dashboardview import DashboardView
 from meshnode.control.failures import error_of
 from meshnode.control.http import LOST, Exchange
 from meshnode.control.operation import A, Operation, T
@@ -83,6 +84,10 @@ class ControlClient:
         except TimeoutError as error:
             raise BusyError(f"the node does not answer; {busy_text(home.lock_path)}") from error
         return client
+
+    async def open_dashboard(self) -> DashboardView:
+        """A way into the dashboard of the running node; no operation of a node that is embedded."""
+        return await self._call(node.OPEN_DASHBOARD, asked.NoArguments())
 
     async def status(self) -> Status:
         return await self._call(node.STATUS, asked.NoArguments())

@@ -1,7 +1,7 @@
 """One HTTP connection of this machine: uvicorn's, with bounds on how many there are and how long one says nothing.
 
 What it answers by itself, before there is a request, is an error as of any operation. The bounds are against a mistaken
-program of the same user, of any user where it is a port: file descriptors that it takes are missing to the links and the
+program of the same user, or of any where it is a port: file descriptors that it takes are missing to the links and the
 database.
 """
 

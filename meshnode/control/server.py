@@ -12,7 +12,10 @@ from pathlib import Path
 from types import TracebackType
 
 from meshnode.control.address import unix_socket_usable
-from meshnode.control.app import control_app
+from meshnode.control.app import Answer, control_app
+from meshnode.control.dashboard_port import DashboardPort
+from meshnode.control.dashboardview import way_in
+from meshnode.control.operations.node import OPEN_DASHBOARD
 from meshnode.control.serving import BACKLOG, loopback_listener, serving
 from meshnode.errors import ConfigError
 from meshnode.node.api import Operations
@@ -26,8 +29,9 @@ class ControlServer:
     Whoever enters it holds the home's lock, so what an earlier process left behind may be replaced.
     """
 
-    def __init__(self, operations: Operations, home: Home) -> None:
+    def __init__(self, operations: Operations, home: Home, *, dashboard_port: int = 0) -> None:
         self._operations = operations
+        self._dashboard = DashboardPort(operations, dashboard_port, way_in(home.path))
         self._home = home
         self._stopping = asyncio.Event()
         self._entered = AsyncExitStack()
@@ -35,7 +39,9 @@ class ControlServer:
     async def __aenter__(self) -> ControlServer:
         token = None if unix_socket_usable(self._home.socket_path) else secrets.token_urlsafe(32)
         listener = _unix_listener(self._home.socket_path) if token is None else loopback_listener()
-        app = control_app(self._operations, token=token, stopping=self._stopping)
+        answers: dict[str, Answer] = {OPEN_DASHBOARD.name: lambda _node, _arguments: self._dashboard.open()}
+        app = control_app(self._operations, token=token, stopping=self._stopping, answers=answers)
+        self._entered.push_async_callback(self._dashboard.close)
         await self._entered.enter_async_context(serving(app, listener, self._stopping))
         if token is not None:
             address = {"port": listener.getsockname()[1], "token": token}

@@ -61,6 +61,8 @@ class Link:
         self.ending: Ending | None = None
         self.begun = asyncio.get_running_loop().time()  # both ends have authenticated each other
         self.live = False
+        self.bytes_sent = 0  # on both streams, as they were queued
+        self.bytes_received = 0
         self._connection = connection
         self._on_admitted = on_admitted
         self._on_boot = on_boot
@@ -122,11 +124,13 @@ class Link:
     def send_control(self, data: bytes) -> None:
         """Queue bytes for the control stream; on a closed link they go nowhere."""
         if self.ending is None:
+            self.bytes_sent += len(data)
             self._connection.send_control(data)
 
     def send_events(self, data: bytes) -> None:
         """Queue bytes for our event stream; on a closed link they go nowhere."""
         if self.ending is None:
+            self.bytes_sent += len(data)
             self._connection.send_events(data)
 
     async def drained(self, below: int = LOW_WATER_BYTES) -> None:
@@ -195,10 +199,11 @@ class Link:
         """Bytes in stream order; while the peer is not admitted, no more of them than an introduction takes."""
         if self.ending is not None or not self._within_bounds(control, events):
             return
-        if self._held is not None:
+        if self._held is not None:  # counted once it is handed over
             self._held[0].extend(control)
             self._held[1].extend(events)
             return
+        self.bytes_received += len(control) + len(events)
         if control:
             self._call(self.on_control, control)
         if events:

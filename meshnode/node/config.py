@@ -72,6 +72,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     metrics_port: Annotated[
         int, msgspec.Meta(ge=0, le=PORT_MAX), _at_start("TCP port on loopback where Prometheus may scrape; 0 is none")
     ] = 0
+    dashboard_port: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=PORT_MAX),
+        _at_start("TCP port on loopback of the dashboard, once it was opened; 0 is one that the system chooses"),
+    ] = 0
     scope: Annotated[
         list[str], _live('tables to take part in, "schema.table" patterns; none is every one')
     ] = []  # profile §8
@@ -172,7 +177,7 @@ def checked(config: Config, source: str) -> Config:
 def _faults(config: Config) -> Iterator[str]:
     if len(config.name.encode("utf-8", "replace")) > LABEL_BYTES:
         yield f"name is longer than {LABEL_BYTES} bytes"
-    for setting in ("port", "metrics_port"):
+    for setting in ("port", "metrics_port", "dashboard_port"):
         if not 0 <= getattr(config, setting) <= PORT_MAX:
             yield f"{setting} is a number from 0 to {PORT_MAX}, not {getattr(config, setting)}"
     for setting, values in _texts(config):

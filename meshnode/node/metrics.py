@@ -42,12 +42,21 @@ class LinkNumbers:
     uncommitted_bytes: int  # of its frames, not on disk here
     unacknowledged_bytes: int  # sent, and not acknowledged by its QUIC
     control_backlog_bytes: int  # of them, those of the control stream
+    sent_bytes: int  # since the link began
+    received_bytes: int
 
 
 def link_numbers(driver: PeerDriver) -> LinkNumbers:
     """Those of one link, on the event loop."""
     link, session = driver.link, driver.session
-    return LinkNumbers(session.in_flight, session.uncommitted_bytes, link.buffered, link.control_backlog)
+    return LinkNumbers(
+        session.in_flight,
+        session.uncommitted_bytes,
+        link.buffered,
+        link.control_backlog,
+        link.bytes_sent,
+        link.bytes_received,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +193,14 @@ def _of_links(meter: Meter, now: Now) -> Iterator[MetricView]:
     ):
         values: Numbers = {(short_text(site),): of(link) for site, link in links.items()}
         yield labelled(f"meshnode_link_{name}", GAUGE, help_text, ["peer"], values)
+    passed: Numbers = {
+        (short_text(site), way): float(number)
+        for site, link in links.items()
+        for way, number in (("received", link.received_bytes), ("sent", link.sent_bytes))
+    }
+    yield labelled(
+        "meshnode_link_bytes", GAUGE, "Passed over the link that is there now.", ["peer", "direction"], passed
+    )
     endpoint, frames = meter.endpoint, meter.frames
     yield _counts("meshnode_frames_total", "Frames by kind.", ["direction", "kind"], frames.frames.read())
     yield _counts("meshnode_frame_bytes_total", "Bytes of frames by kind.", ["direction", "kind"], frames.bytes.read())

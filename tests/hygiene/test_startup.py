@@ -11,6 +11,7 @@ WRITING = {"meshnode.engine.engine", "meshnode.engine.context", "meshnode.node.l
 NETWORK = {"aioquic", "zeroconf", "cryptography", "meshnode.net.endpoint", "meshnode.net.mdns"}
 SERVING = {"uvicorn", "starlette", "h11", "meshnode.control.client"}
 REST = {"rich", "platformdirs", "importlib.metadata", "prometheus_client", "meshnode.node.discovering"}
+DASHBOARD = {"jinja2", "markupsafe", "meshnode.control.web", "webbrowser"}
 
 
 def loaded_by(code: str) -> set[str]:
@@ -29,8 +30,13 @@ def loaded_by(code: str) -> set[str]:
             "import meshnode.cli.main, meshnode.cli.connect, meshnode.control.client",
             WRITING | NETWORK | REST | {"uvicorn", "starlette", "sqlite3", "meshnode.store"},
         ),
+        (
+            "import meshnode.cli.main, meshnode.cli.dashboard, meshnode.control.client",
+            WRITING | NETWORK | REST | DASHBOARD | {"uvicorn", "starlette", "sqlite3", "meshnode.store"},
+        ),
+        ("import meshnode.cli.up, meshnode.node.node, meshnode.control.server", DASHBOARD),
     ],
-    ids=["without-a-node", "with-a-node"],
+    ids=["without-a-node", "with-a-node", "dashboard", "a-node-before-its-dashboard-was-opened"],
 )
 def test_a_verb_that_reads_loads_what_it_needs(loads: str, unused: set[str]) -> None:
     assert loaded_by(loads) & unused == set()

@@ -1,4 +1,4 @@
-"""The wheel that people install: every module, two documents and the type marker are in it, and nothing else."""
+"""The wheel that people install: every module, what is shown or filled in, documents, the type marker, and no more."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source)]
     modules = {str(path.relative_to(source)) for path in (source / "meshnode").rglob("*.py")}
     modules |= {str(path.relative_to(source)) for path in (source / "meshnode").rglob("template.*")}  # of completion
+    web = source / "meshnode" / "control" / "web"
+    shown = {str(path.relative_to(source)) for kind in ("templates", "static") for path in (web / kind).rglob("*.*")}
     subprocess.run(command, check=True, capture_output=True, text=True)
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     info = {name for name in names if ".dist-info/" in name}
-    assert names - info == modules | {"meshnode/PROTOCOL.md", "meshnode/control/openapi.json", "meshnode/py.typed"}
+    documents = {"meshnode/PROTOCOL.md", "meshnode/control/openapi.json", "meshnode/py.typed"}
+    assert names - info == modules | shown | documents
     (entry_points,) = (name for name in info if name.endswith("entry_points.txt"))
     assert "meshnode = meshnode.cli.main:main" in zipfile.ZipFile(wheel).read(entry_points).decode()

@@ -128,6 +128,9 @@ async def test_two_nodes_measure_what_passes_between_them(tmp_path: Path) -> Non
         assert at_b["meshnode_log_events", ()] == at_a["meshnode_log_events", ()] == 40
         assert at_b["meshnode_rows", ()] == 40
         assert at_b["meshnode_links", ()] == 1
+        sent = at_a["meshnode_link_bytes", (("direction", "sent"), ("peer", (await b.status()).short))]
+        assert sent > 40 * 100
+        assert sent >= at_b["meshnode_link_bytes", (("direction", "received"), ("peer", short))] > 40 * 100
         assert at_b["meshnode_batch_events_sum", ()] == 40
         assert at_a["meshnode_frames_total", (("direction", "sent"), ("kind", "hello"))] >= 1  # both may have dialed
         assert at_b["meshnode_frames_total", (("direction", "received"), ("kind", "hello"))] >= 1

@@ -6,6 +6,7 @@ from typing import Final
 
 from meshnode.control import requests as asked
 from meshnode.control import verify_lines
+from meshnode.control.dashboardview import DashboardView
 from meshnode.control.operation import Call, Stream, TextForm, nothing
 from meshnode.errors import BusyError, ConfigError, IdentityError, NotFoundError, TransportError
 from meshnode.node.api import Operations
@@ -42,6 +43,10 @@ async def _wait(node: Operations, arguments: asked.Wait) -> WaitResult:
     return await node.wait(timeout_s=min(arguments.timeout_s, asked.WAIT_SLICE_S), live_only=arguments.live_only)
 
 
+async def _no_dashboard(_node: Operations, _arguments: asked.NoArguments) -> DashboardView:
+    raise NotFoundError("no dashboard is served here: `meshnode up` runs a node that has one")
+
+
 PING: Final = Call(
     "ping", asked.NoArguments, asked.Pong, _ping, reads=True, about="Answers as soon as the node can, with nothing."
 )
@@ -60,6 +65,15 @@ DOCTOR: Final = Call("doctor", asked.Doctor, DoctorView, lambda node, a: node.do
 SET_ONLINE: Final = Call("set-online", asked.SetOnline, nothing(), lambda node, a: node.set_online(a.online))
 CHECK: Final = Call("check", asked.Check, CheckReport, lambda node, a: node.check(repair=a.repair))
 RESUME: Final = Call("resume", asked.NoArguments, IdentityView, lambda node, _: node.resume(), raises=(IdentityError,))
+
+OPEN_DASHBOARD: Final = Call(
+    "open-dashboard",
+    asked.NoArguments,
+    DashboardView,
+    _no_dashboard,
+    about="A way into the dashboard for a browser of this device, once and for a minute.",
+    raises=(NotFoundError,),
+)
 
 POLICY: Final = Call("policy", asked.NoArguments, PolicyView, lambda node, _: node.policy(), reads=True)
 SET_POLICY: Final = Call(

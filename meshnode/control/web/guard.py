@@ -1,0 +1,159 @@
+"""What a request to the dashboard must be before anything of the node is touched, and what every answer bears.
+
+Loopback is shared: by pages of other origins in the same browser, which can send requests anywhere, and by names that
+somebody made to point here (DNS rebinding). Cookies do not tell ports apart, so that alone is no proof either.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import HTMLResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from meshnode.control.web.doors import Doors
+
+ENTER: Final = "/enter"
+STATIC: Final = "/static/"
+SAFE: Final = ("GET", "HEAD")
+UNSAFE: Final = ("POST",)
+COOKIE_BYTES: Final = 8192  # of a Cookie header that is read; every program on this machine may have left some
+CSP: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": CSP,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_NOT_HERE: Final = "This page is for the person at this machine. Open it with: meshnode dashboard"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is not answered."""
+
+    status: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of a request decides whether it is answered."""
+
+    method: str
+    path: str
+    host: str
+    origin: str | None
+    fetch_site: str | None  # Sec-Fetch-Site, which no script can set
+    known: bool  # it bears the cookie of a session
+
+
+def refusal_of(asked: Asked, port: int) -> Refusal | None:
+    """None where it is to be answered."""
+    hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
+    if asked.host not in hosts:
+        return Refusal(403, "The request names another host than this machine.")
+    if asked.method not in SAFE + UNSAFE:
+        return Refusal(405, "There is nothing here for such a request.")
+    if asked.method in UNSAFE and asked.origin != f"http://{asked.host}":
+        return Refusal(403, "The request comes from another page than this node's.")
+    if asked.path == ENTER:  # whoever opened it: the ticket alone counts, and nobody uses it up by asking about it
+        return None if asked.method == "GET" else Refusal(405, "A way in is there to be opened.")
+    if asked.fetch_site not in (None, "same-origin", "none"):
+        return Refusal(403, "The request comes from another page than this node's.")
+    if asked.path.startswith(STATIC) and asked.method in SAFE:
+        return None
+    return None if asked.known else Refusal(403, _NOT_HERE)
+
+
+def cookie_name(port: int) -> str:
+    """One for each port: two nodes of one machine do not take each other's away."""
+    return f"meshnode-{port}"
+
+
+def session_in(headers: Headers, port: int) -> str:
+    """What the cookie of this port says, empty where there is none that can be read."""
+    text = headers.get("cookie", "")
+    if len(text) > COOKIE_BYTES:
+        return ""
+    try:
+        found = SimpleCookie(text).get(cookie_name(port))
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+class Guard:
+    """Around everything that is served."""
+
+    def __init__(self, app: ASGIApp, doors: Doors, port: int) -> None:
+        self._app = app
+        self._doors = doors
+        self._port = port
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+        asked = Asked(
+            method=scope["method"],
+            path=scope["path"],
+            host=headers.get("host", ""),
+            origin=headers.get("origin"),
+            fetch_site=headers.get("sec-fetch-site"),
+            known=self._doors.knows(session_in(headers, self._port)),
+        )
+        refusal = refusal_of(asked, self._port)
+        app = self._app if refusal is None else plain_page(refusal.reason, refusal.status)
+        await app(scope, receive, _with_headers(send))
+
+
+def plain_page(text: str, status: int, *, head: str = "", headers: Mapping[str, str] | None = None) -> HTMLResponse:
+    """A page that needs nothing and shows nothing of the node; `text` and `head` are ours."""
+    page = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>meshnode</title>'
+        f'<link rel="icon" href="data:,">{head}</head>'
+        f"<body><main><h1>meshnode</h1><p>{text}</p></main></body></html>"
+    )
+    return HTMLResponse(page, status, headers=dict(headers or {}))
+
+
+def entered(doors: Doors, ticket: str, port: int) -> HTMLResponse:
+    """The page that a good ticket opens, with the cookie; it goes on by a step of its own.
+
+    A redirect would still count as begun by whoever opened it, and take no Strict cookie along.
+    """
+    session = doors.redeem(ticket)
+    if session is None:
+        return plain_page(f"This way in was used, or is too old. {_NOT_HERE}", 403)
+    on = '<meta http-equiv="refresh" content="0;url=/">'
+    page = plain_page('Going on to <a href="/">the dashboard</a>.', 200, head=on)
+    page.set_cookie(cookie_name(port), session, httponly=True, samesite="strict", path="/")
+    return page
+
+
+def new_secret() -> str:
+    """256 bits as text."""
+    return secrets.token_urlsafe(32)
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers: Any = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+            headers.setdefault("Cache-Control", "no-store")
+        await send(message)
+
+    return sending

@@ -1,0 +1,94 @@
+// What htmx leaves open: saying that the node is away, keys, the theme, and what a person opened staying open.
+(function () {
+  "use strict";
+  const root = document.documentElement;
+  const all = (selector) => document.querySelectorAll(selector);
+  const one = (selector) => document.querySelector(selector);
+
+  // A morph keeps what the person did: sections that were opened, what is being typed.
+  Idiomorph.defaults.ignoreActiveValue = true;
+  Idiomorph.defaults.callbacks.beforeAttributeUpdated = function (name, node) {
+    return !(name === "open" && (node.nodeName === "DETAILS" || node.nodeName === "DIALOG"));
+  };
+
+  // The stream: said to be lost at once; closed while nobody looks, since a browser has few connections to one host.
+  const HIDDEN_MS = 20000;
+  let source = null;
+  let resting = false;
+  let timer = 0;
+  htmx.createEventSource = function (url) {
+    source = new EventSource(url);
+    return source;
+  };
+  function connected(is) {
+    const lost = one("[data-lost]");
+    if (!lost || lost.hidden === is) return;
+    one("[data-lost-since]").textContent = is ? "" : "What you see is from " + new Date().toLocaleTimeString() + ".";
+    lost.hidden = is;
+    root.toggleAttribute("data-stale", !is);
+  }
+  document.addEventListener("htmx:sseOpen", () => { resting = false; connected(true); });
+  document.addEventListener("htmx:sseError", () => { if (!resting) connected(false); });
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(timer);
+    if (document.hidden) {
+      timer = setTimeout(() => { if (source) { resting = true; source.close(); } }, HIDDEN_MS);
+    } else if (resting && source) {
+      source.dispatchEvent(new Event("error")); // the extension opens a new one
+    }
+  });
+
+  // The theme: as the system has it, or as it was chosen here; the server draws the next page with it.
+  const THEMES = ["auto", "light", "dark"];
+  function theme(next) {
+    if (next === "auto") delete root.dataset.theme; else root.dataset.theme = next;
+    all("[data-says=theme]").forEach((each) => { each.textContent = next; });
+  }
+  function chooseTheme() {
+    const next = THEMES[(THEMES.indexOf(root.dataset.theme || "auto") + 1) % THEMES.length];
+    document.cookie = "meshnode-theme=" + next + "; path=/; samesite=strict; max-age=" + (next === "auto" ? 0 : 31536000);
+    theme(next);
+  }
+
+  // Keys: g and a letter goes to a page, ? lists them; they can be turned off (WCAG 2.1.4).
+  const OFF = "meshnode-keys-off";
+  let leading = false;
+  function typing(target) {
+    return target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.nodeName);
+  }
+  function keys(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    if (localStorage.getItem(OFF)) return;
+    if (event.key === "?") { event.preventDefault(); one("[data-keys]").showModal(); return; }
+    if (leading) {
+      leading = false;
+      const at = Array.from(all("[data-keys] dt")).find((dt) => dt.textContent.trim() === "g " + event.key);
+      if (at) {
+        const title = at.nextElementSibling.textContent;
+        const link = Array.from(all("nav.places a")).find((a) => a.firstChild.textContent.trim() === title);
+        if (link) { event.preventDefault(); link.click(); }
+      }
+    } else {
+      leading = event.key === "g";
+      setTimeout(() => { leading = false; }, 1500);
+    }
+  }
+
+  document.addEventListener("keydown", keys);
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-does]");
+    if (!button) return;
+    if (button.dataset.does === "theme") chooseTheme();
+    if (button.dataset.does === "keys") one("[data-keys]").showModal();
+  });
+  document.addEventListener("change", (event) => {
+    if (event.target.dataset.does !== "keys-off") return;
+    if (event.target.checked) localStorage.setItem(OFF, "1"); else localStorage.removeItem(OFF);
+  });
+  theme(root.dataset.theme || "auto");
+  all("[data-does=theme],[data-does=keys]").forEach((each) => { each.hidden = false; });
+  const here = one("nav.places [aria-current]");
+  if (here) here.parentElement.scrollIntoView({ block: "nearest", inline: "center", behavior: "instant" });
+  const off = one("[data-does=keys-off]");
+  if (off) off.checked = Boolean(localStorage.getItem(OFF));
+})();

@@ -1,0 +1,153 @@
+"""The streams of open pages: what is sent, how often, and what a page that does not read costs."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+from support.dashboard import MeshInMemory, Served, large_mesh, peer
+
+from meshnode.control.web import live
+from meshnode.control.web.live import APART_S, Due, Hub, LiveResponse, Pace, Wake, event_text
+from meshnode.control.web.throughput import Rate, Throughput
+from meshnode.node.metricviews import GAUGE, labelled
+
+
+@contextmanager
+def opened(served: Served) -> Iterator[http.client.HTTPResponse]:
+    """A page's stream."""
+    host, _, way_in = served.way_in().removeprefix("http://").partition("/")
+    with (
+        closing(http.client.HTTPConnection(host, timeout=10)) as entering,
+        closing(http.client.HTTPConnection(host, timeout=10)) as stream,
+    ):
+        entering.request("GET", f"/{way_in}")
+        entered = entering.getresponse()
+        entered.read()
+        cookie = str(entered.getheader("set-cookie")).partition(";")[0]
+        stream.request("GET", "/live?page=mesh", headers={"Cookie": cookie})
+        with stream.getresponse() as answer:
+            yield answer
+
+
+def events(stream: http.client.HTTPResponse) -> Iterator[tuple[str, str]]:
+    """Each event with its data."""
+    name, data = "", []
+    while line := stream.readline().decode():
+        field, _, value = line.rstrip("\n").partition(": ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            data.append(value)
+        elif not field and name:
+            yield name, "\n".join(data)
+            name, data = "", []
+
+
+def test_a_stream_tells_at_once_then_what_is_otherwise_and_ends_with_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "TICK_S", 0.05)
+    node = MeshInMemory([peer(0), peer(1)])
+    with Served(node) as served, opened(served) as stream:
+        assert stream.getheader("content-type") == "text/event-stream; charset=utf-8"
+        told = events(stream)
+        first = dict(next(told) for _ in range(3))
+        assert set(first) == {"state", "nav", "mesh"}
+        assert "2 of 2 linked, level" in first["state"]
+        node.changed(0, linked=False)
+        assert "1 of 2 linked" in next(html for name, html in told if name == "state")
+        served.stop()
+        for _ in told:
+            pass
+
+
+def test_so_many_pages_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "STREAMS", 2)
+    with Served(MeshInMemory()) as served, opened(served) as first, opened(served) as second, opened(served) as third:
+        assert (first.status, second.status, third.status) == (200, 200, 503)
+
+
+async def test_a_page_that_sleeps_is_told_the_latest_and_makes_nothing_wait() -> None:
+    """The first send does not return: meanwhile a thousand wakes, and then one event of the state by then."""
+    hub, state, sent = Hub(large_mesh(1), asyncio.Event()), [0], []
+    awake, stalled, latest = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def html() -> str:
+        return str(state[0])
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(bytes(message.get("body", b"")))
+        if b"data: 0" in sent[-1]:
+            stalled.set()
+            await awake.wait()
+        if b"data: 1000" in sent[-1]:
+            latest.set()
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    response = LiveResponse(hub, [Due("count", frozenset({Wake.CHANGES}), html)])
+    stream = asyncio.create_task(response({}, receive, send))  # type: ignore[arg-type]
+    await stalled.wait()
+    for number in range(1, 1001):
+        state[0] = number
+        hub.wake(Wake.CHANGES)
+        await asyncio.sleep(0)
+    awake.set()
+    async with asyncio.timeout(5):
+        await latest.wait()
+    assert len(sent) == 4  # the head, the wait before a new connection, the first state and the last
+    hub.stopping.set()
+    await stream
+
+
+async def test_followers_live_while_a_page_is_open() -> None:
+    hub = Hub(MeshInMemory(), asyncio.Event())
+    before = asyncio.all_tasks()
+    async with hub.watching(), hub.watching():
+        assert len(asyncio.all_tasks() - before) == 4
+    assert asyncio.all_tasks() == before
+
+
+def test_a_fragment_is_looked_at_twice_a_second_at_most_and_sent_when_it_differs() -> None:
+    async def html() -> str:
+        return ""
+
+    fragment = Due("rows", frozenset({Wake.CHANGES}), html)
+    pace, seen = Pace([fragment]), dict.fromkeys(Wake, 0)
+    assert pace.due(seen, 0.0) == [fragment]
+    assert pace.news(fragment, "a", 0.0)
+    assert pace.due(seen, 10.0) == []
+    seen[Wake.TICK] += 1
+    assert pace.due(seen, 10.0) == []
+    seen[Wake.CHANGES] += 1
+    assert pace.due(seen, APART_S / 2) == []
+    assert pace.wait_s(seen, APART_S / 2) == APART_S / 2
+    assert pace.due(seen, APART_S) == [fragment]
+    assert not pace.news(fragment, "a", APART_S)
+    assert pace.news(fragment, "b", APART_S)
+
+
+def test_lines_of_a_fragment_cannot_end_its_event() -> None:
+    assert event_text("x", "a\r\n\n\rb") == "event: x\ndata: a\ndata: \ndata: \ndata: b\n\n"
+
+
+def test_throughput_is_what_a_counter_grew_by() -> None:
+    def reading(sent: float, received: float) -> list[object]:
+        values = {("aa", "sent"): sent, ("aa", "received"): received}
+        return [labelled("meshnode_link_bytes", GAUGE, "", ["peer", "direction"], values)]
+
+    passing = Throughput()
+    passing.take(reading(1000, 0), 10.0)  # type: ignore[arg-type]
+    assert passing.of("aa") == Rate()
+    passing.take(reading(3000, 50), 12.0)  # type: ignore[arg-type]
+    assert passing.of("aa") == Rate(1000.0, 25.0)
+    assert not passing.due(12.5)
+    passing.take(reading(10, 50), 13.0)  # type: ignore[arg-type]
+    assert passing.of("aa") == Rate(10.0, 0.0)
+    passing.take([], 14.0)
+    assert passing.of("aa") == Rate()
