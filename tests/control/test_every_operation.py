@@ -74,7 +74,18 @@ async def two_nodes(folder: Path) -> AsyncIterator[tuple[Node, Node, Asker]]:
 
 async def test_every_operation_answers_as_documented(tmp_path: Path) -> None:
     async with two_nodes(tmp_path) as (_, b, ask):
-        for name in ("ping", "status", "metrics", "peers", "members", "tables", "policy", "config", "frontier"):
+        for name in (
+            "ping",
+            "open-dashboard",
+            "status",
+            "metrics",
+            "peers",
+            "members",
+            "tables",
+            "policy",
+            "config",
+            "frontier",
+        ):
             await ask(name)
         await ask("doctor", checks=["disk", "clock"])
         await ask("discover", seconds=0)

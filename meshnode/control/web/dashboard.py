@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from meshnode.control.dashboardview import DashboardView
-from meshnode.control.failures import http_status_of
+from meshnode.control.failures import status_of
 from meshnode.control.serving import loopback_listener, serving
 from meshnode.control.web.assets import Assets
 from meshnode.control.web.doors import TICKET_S, Doors
@@ -161,7 +161,7 @@ Handler = Callable[[Request, Exception], Awaitable[Response]]
 def _failed(web: Web) -> Handler:
     async def handle(request: Request, error: Exception) -> Response:
         assert isinstance(error, MeshError)
-        return said(web, request, str(error), kind="bad", status=http_status_of(error))
+        return said(web, request, str(error), kind="bad", status=status_of(type(error)))
 
     return handle
 
