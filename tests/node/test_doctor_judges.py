@@ -134,6 +134,13 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
     "a closed config": (home.judge_config, home.ConfigFacts("/h/c", error="Permission", closed=True), "fail", "`home`"),
     "a closed incarnation": (keys.judge_identity, replace(IDENTITY, beside_error="no", closed=True), "fail", "`home`"),
     "a closed database": (database.judge_database, replace(DATABASE, error="no", closed=True), "fail", "`home`"),
+    "a database on a full disk": (database.judge_database, replace(DATABASE, error="no", full=True), "fail", "`disk`"),
+    "a database of a closed folder": (
+        database.judge_database,
+        replace(DATABASE, error="no", denied=True),
+        "fail",
+        "`home` and `disk`",
+    ),
     "a locked key": (keys.judge_key, replace(KEY, site="", locked=True), "warn", "--passphrase-fd"),
     "another key": (keys.judge_key, replace(KEY, site=B), "fail", "bbbbbbbb"),
     "a recovery key here": (
