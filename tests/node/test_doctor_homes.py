@@ -368,7 +368,7 @@ async def test_a_port_that_another_program_has(path: Path) -> None:
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as taking:
         taking.bind(("127.0.0.1", Home(path).config.port))
         verdict, said = of(await examine(path, ["port"]), "port")
-    assert verdict == "fail"
+    assert verdict == "warn"
     if sys.platform.startswith("linux"):
         assert f"process {os.getpid()} (" in said
     assert of(await examine(path, ["port"]), "port")[0] == "pass"

@@ -61,7 +61,6 @@ GOOD: dict[str, tuple[Judge, Any]] = {
     "home": (home.judge_home, HOME),
     "home without modes": (home.judge_home, replace(HOME, modes=False, folder=replace(FOLDER, mode=0o777))),
     "config": (home.judge_config, home.ConfigFacts("/h/config.toml")),
-    "no config": (home.judge_config, home.ConfigFacts("/h/config.toml", there=False)),
     "key": (keys.judge_key, KEY),
     "key alone": (keys.judge_key, replace(KEY, stored_site="")),
     "recovery": (keys.judge_recovery, keys.RecoveryFacts("/h/recovery.key", False)),
@@ -76,7 +75,7 @@ GOOD: dict[str, tuple[Judge, Any]] = {
     "fixed SQLite 3.50": (software.judge_versions, replace(VERSIONS, sqlite=(3, 50, 7), shared=True)),
     "node": (network.judge_node, NODE),
     "embedded node": (network.judge_node, network.NodeFacts(False, holder_pid=7, holder="an embedded Node")),
-    "interfaces": (network.judge_interfaces, network.InterfacesFacts((ETH, DOCKER, LOOPBACK))),
+    "interfaces": (network.judge_interfaces, network.InterfacesFacts((ETH,))),
     "loopback on purpose": (network.judge_interfaces, network.InterfacesFacts((LOOPBACK,), private=True)),
     "port": (network.judge_port, PORT),
     "port while cut off": (network.judge_port, replace(PORT, online=False, bound=None)),
@@ -128,6 +127,13 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
     "an open config": (home.judge_home, files(replace(CONFIG_FILE, mode=0o644)), "warn", "chmod 600 /h/config.toml"),
     "another's file": (home.judge_home, files(replace(CONFIG_FILE, owner=0)), "fail", "chown 1000 /h/config.toml"),
     "an unreadable file": (home.judge_home, files(replace(CONFIG_FILE, readable=False)), "fail", "cannot be read"),
+    "no config": (home.judge_config, home.ConfigFacts("/h/config.toml", there=False), "warn", "config set"),
+    "a config that went": (
+        home.judge_config,
+        home.ConfigFacts("/h/config.toml", there=False, running=True),
+        "warn",
+        "stays in force",
+    ),
     "a wrong config": (home.judge_config, home.ConfigFacts("/h/config.toml", error="no setting 'x'"), "fail", "'x'"),
     "a key that does not open": (keys.judge_key, replace(KEY, site="", error="is missing"), "fail", "backup"),
     "a key that is open": (keys.judge_key, replace(KEY, error="is open", modes=True), "fail", "`home`"),
@@ -219,13 +225,19 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
         network.judge_interfaces,
         network.InterfacesFacts((LOOPBACK, DOCKER)),
         "warn",
-        "docker0 (of a container network)",
+        "docker0: not used (of a container network)",
+    ),
+    "every interface denied": (
+        network.judge_interfaces,
+        network.InterfacesFacts((LOOPBACK, replace(ETH, reason="deny_interfaces names it"))),
+        "warn",
+        "take eth0 out of `deny_interfaces`",
     ),
     "another port": (network.judge_port, replace(PORT, bound=5000), "warn", "5000"),
     "a port taken": (
         network.judge_port,
         replace(FREE, taken=True, taken_by="process 9 (nc)"),
-        "fail",
+        "warn",
         "process 9 (nc)",
     ),
     "an address gone": (network.judge_port, replace(FREE, error="not here"), "fail", "`listen`"),
@@ -248,6 +260,12 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
         "warn",
         "lap: no address is known",
     ),
+    "no link of a retired device": (
+        mesh.judge_links,
+        replace(LINKS, members=(mesh.Reach("lap", False, "it says that this device was retired"),), retired=True),
+        "warn",
+        "see `membership`",
+    ),
     "no answer at a named address": (
         mesh.judge_links,
         replace(LINKS, peers=(mesh.Reach("10.0.0.9:4747", False, "3 failures so far"),)),
@@ -261,6 +279,12 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
         mesh.MembershipFacts((changed(OWN, retired=True, retired_by="nas", seniority=None), OTHER)),
         "fail",
         "retired by nas",
+    ),
+    "retired with its rows": (
+        mesh.judge_membership,
+        mesh.MembershipFacts((changed(OWN, retired=True, seniority=None), OTHER)),
+        "fail",
+        "identity renew INVITE",
     ),
     "one authority": (
         mesh.judge_membership,
@@ -321,3 +345,13 @@ def test_a_program_of_another_version_than_the_node_is_told() -> None:
     assert software.judge_program("meshnode/1", "meshnode/1") == []
     (finding,) = software.judge_program("meshnode/1", "meshnode/2")
     assert finding.verdict == "warn"
+
+
+def test_each_interface_is_told_with_what_is_known_of_it() -> None:
+    many = tuple(replace(DOCKER, name=f"veth{number}") for number in range(8))
+    findings = network.judge_interfaces(network.InterfacesFacts((ETH, *many, LOOPBACK)))
+    said = [each.found for each in findings]
+    assert said[:2] == ["eth0: used, multicast works, MTU 1500", "lo: used, its loopback, multicast works, MTU 65536"]
+    assert said[2] == "veth0: not used (of a container network)"
+    assert said[-1] == "not used either: veth5, veth6, veth7"
+    assert {each.verdict for each in findings} == {"pass"}

@@ -35,6 +35,7 @@ async def look_at_links(patient: Patient) -> LinkFacts:
         status.online,
         tuple(Reach(f"{m.name} ({m.short})", m.linked, m.dial.why) for m in found.members if not m.retired),
         tuple(Reach(peer.address, peer.dial.state == "linked", peer.dial.why) for peer in found.peers),
+        status.retired,
     )
 
 

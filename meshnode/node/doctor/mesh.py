@@ -76,6 +76,7 @@ class LinkFacts:
     online: bool = True
     members: tuple[Reach, ...] = ()
     peers: tuple[Reach, ...] = ()  # addresses that the settings name
+    retired: bool = False  # this device: nobody links with it
 
 
 def judge_links(facts: LinkFacts) -> list[FindingView]:
@@ -84,12 +85,11 @@ def judge_links(facts: LinkFacts) -> list[FindingView]:
         return passed("links", f"no node runs here, so none of {counted(len(facts.members), 'other')} is dialed")
     if not facts.online:
         return [warned("links", "this node is cut off from others on purpose", "let it talk again, or start it anew")]
+    todo = "is it on, and in reach? see `interfaces` and `mdns`"
+    if facts.retired:
+        todo = "no member links with a device that was retired: see `membership`"
     findings = [
-        warned(
-            "links",
-            f"no link to {each.who}: {each.why}",
-            "is it on, and in reach? see `interfaces` and `mdns`",
-        )
+        warned("links", f"no link to {each.who}: {each.why}", todo)
         for each in (*facts.members, *facts.peers)
         if not each.linked
     ]
@@ -123,7 +123,10 @@ def _own_place(own: MemberView | None) -> Iterator[FindingView]:
         yield failed("membership", "this device is no member of its mesh", todo)
     elif own.retired:
         found = f"this device was retired{f' by {own.retired_by}' if own.retired_by else ''}"
-        yield failed("membership", found, "nobody takes what it writes: join again in a new home, by a new invite")
+        todo = (
+            "nobody takes what it writes: `meshnode identity renew INVITE` makes it another device that keeps the rows"
+        )
+        yield failed("membership", found, todo)
 
 
 def _authorities(facts: MembershipFacts) -> Iterator[FindingView]:
