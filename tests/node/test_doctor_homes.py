@@ -18,7 +18,7 @@ import pytest
 from support.nodes import COLUMNS, KEY, TABLE, add_notes, free_port, linked, loopback, note, pair_of_homes, until
 
 from meshnode import Home, Node
-from meshnode.errors import DamagedError, NotAllowedError, UsageError
+from meshnode.errors import ConfigError, DamagedError, NotAllowedError, UsageError
 from meshnode.node.config import Config
 from meshnode.node.databases import database_of
 from meshnode.node.doctor import look_database, look_network
@@ -303,6 +303,8 @@ def shut(path: Path) -> Iterator[None]:
 async def test_a_home_that_this_user_cannot_look_into(path: Path) -> None:
     with shut(path):
         view = await examine(path)
+        with pytest.raises(ConfigError, match="run meshnode as the user whose home it is"):
+            Home(path, Config()).refuse_empty()
     assert "cannot be looked into: Permission denied" in of(view, "home")[1]
 
 
@@ -372,6 +374,16 @@ async def test_a_port_that_another_program_has(path: Path) -> None:
     if sys.platform.startswith("linux"):
         assert f"process {os.getpid()} (" in said
     assert of(await examine(path, ["port"]), "port")[0] == "pass"
+
+
+async def test_a_port_of_metrics_that_another_program_has(path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taking:
+        config = Config(metrics_port=taking.getsockname()[1], dashboard_port=free_port())
+        patient = Patient(Home(path), 0, config)
+        said = of(await diagnose(patient, ["port"]), "port")[1]
+    assert f"(`metrics_port`) is taken by {'process' if sys.platform.startswith('linux') else ''}" in said
+    assert "dashboard_port" not in said
+    assert "metrics_port" not in of(await diagnose(patient, ["port"]), "port")[1]
 
 
 async def test_a_check_that_fails_itself_hides_no_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,6 +240,12 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
         "warn",
         "process 9 (nc)",
     ),
+    "a port of metrics taken": (
+        network.judge_port,
+        replace(PORT, foreign=(("metrics_port", 9100, "process 9 (node_exporter)"),)),
+        "warn",
+        "meshnode config set metrics_port N",
+    ),
     "an address gone": (network.judge_port, replace(FREE, error="not here"), "fail", "`listen`"),
     "no port": (network.judge_port, replace(FREE, port=0), "warn", "no port"),
     "mdns blocked": (network.judge_mdns, replace(MDNS, state="port 5353 is taken"), "warn", "5353"),

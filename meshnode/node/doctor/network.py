@@ -111,10 +111,24 @@ class PortFacts:
     taken: bool = False
     taken_by: str = ""  # which process has it, where that can be told
     by_holder: bool = False  # it is the one that holds the home
+    foreign: tuple[tuple[str, int, str], ...] = ()  # setting, TCP port and who else has it
 
 
 def judge_port(facts: PortFacts) -> list[FindingView]:
-    """Whether others can reach this node where it says that it is."""
+    """Whether others can reach this node where it says that it is, and this device's programs what it serves them."""
+    served = {"metrics_port": "no metrics are served there", "dashboard_port": "the dashboard does not open"}
+    others = [
+        warned(
+            "port",
+            f"TCP port {port} (`{setting}`) is taken by {who}: {served[setting]}",
+            f"stop that program, or `meshnode config set {setting} N`; then start the node anew",
+        )
+        for setting, port, who in facts.foreign
+    ]
+    return [*_udp_port(facts), *others]
+
+
+def _udp_port(facts: PortFacts) -> list[FindingView]:
     if facts.running:
         return [*_bound(facts)]
     if not facts.port:
