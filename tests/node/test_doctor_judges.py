@@ -87,6 +87,10 @@ GOOD: dict[str, tuple[Judge, Any]] = {
     "clock": (mesh.judge_clock, CLOCK),
     "clock of old": (mesh.judge_clock, replace(CLOCK, peers=(off(10**9, last_seen_ms=NOW - mesh.FRESH_MS - 1),))),
     "clock of a retired one": (mesh.judge_clock, replace(CLOCK, peers=(off(10**9, retired=True),))),
+    "a clock within the bound of what was written": (
+        mesh.judge_clock,
+        replace(CLOCK, hlc_ms=NOW + SKEW_MS, peers=(off(0, linked=True),)),
+    ),
     "links": (mesh.judge_links, LINKS),
     "links at rest": (mesh.judge_links, mesh.LinkFacts(False, members=(replace(LINKED, linked=False),))),
     "nobody else": (mesh.judge_links, mesh.LinkFacts(True)),
@@ -260,6 +264,18 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
     ),
     "our clock went back": (mesh.judge_clock, replace(CLOCK, hlc_ms=NOW + 60_000), "warn", "behind what was written"),
     "our clock went far back": (mesh.judge_clock, replace(CLOCK, hlc_ms=NOW + SKEW_MS + 1), "fail", "went back"),
+    "our clock was set right": (
+        mesh.judge_clock,
+        replace(CLOCK, hlc_ms=NOW + 3_600_000, peers=(off(0, linked=True),)),
+        "warn",
+        "others take it from 15 Jan 08:55 UTC on",
+    ),
+    "a clock that was off": (
+        mesh.judge_clock,
+        replace(CLOCK, peers=(off(-SKEW_MS - 1, last_seen_ms=NOW - 720_000),)),
+        "fail",
+        "was, 12 min ago, -300 s off",
+    ),
     "no link": (
         mesh.judge_links,
         replace(LINKS, members=(LINKED, mesh.Reach("lap", False, "no address is known"))),
@@ -306,8 +322,26 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
     ),
     "an expired invite": (mesh.judge_membership, replace(MEMBERS, expired_invites=2), "warn", "2 invites expired"),
     "somebody at the door": (mesh.judge_membership, replace(MEMBERS, asking=("cccccccc",)), "warn", "approve cccccccc"),
+    "events dated ahead": (
+        rows.judge_held,
+        replace(TABLES, now_ms=NOW, lagging=(changed(LAGGING, reason="rejected", known=(NOW + 3_600_000, 0)),)),
+        "warn",
+        "taken from 15 Jan 08:55 UTC on",
+    ),
+    "events beyond a bound": (
+        rows.judge_held,
+        replace(TABLES, now_ms=NOW, lagging=(changed(LAGGING, reason="rejected"),)),
+        "warn",
+        "does not help",
+    ),
     "an unusable table": (rows.judge_schema, rows.TableFacts((changed(TABLE, unusable="UNIQUE"),)), "fail", "UNIQUE"),
     "a schema that drifts": (rows.judge_schema, replace(TABLES, drift=(DRIFT,)), "warn", "column due"),
+    "a key that differs": (
+        rows.judge_schema,
+        replace(TABLES, unresolved=(changed(DRIFT, kind="unresolved-key", site=A, count=3),)),
+        "warn",
+        "meshnode rehydrate notes",
+    ),
     "held events": (rows.judge_held, replace(TABLES, waiting={"tasks": 4}), "warn", "meshnode table add tasks"),
     "held for an unusable table": (
         rows.judge_held,

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+from meshnode.model.verdict import UNRESOLVED_KEY
 from meshnode.node.doctor.mesh import ClockFacts, LinkFacts, MembershipFacts, Reach
 from meshnode.node.doctor.patient import Patient
 from meshnode.node.doctor.rows import DRIFT, TableFacts
@@ -56,8 +57,10 @@ async def look_at_tables(patient: Patient) -> TableFacts:
     return TableFacts(
         tuple(await patient.answering.tables()),
         tuple(notice for notice in status.notices if notice.kind == DRIFT),
+        tuple(notice for notice in status.notices if notice.kind == UNRESOLVED_KEY),
         status.waiting,
         tuple(status.lagging),
+        patient.now_ms,
     )
 
 
