@@ -134,6 +134,18 @@ class StoreError(MeshError):
     """The database cannot be opened, read or written."""
 
 
+class NoRoomError(StoreError):
+    """The disk that the database is on is full."""
+
+
+class NotAllowedError(StoreError):
+    """This user may not write the database, or the folder that it is in."""
+
+
+class DamagedError(StoreError):
+    """The file is no database, or one with pages that are not what they should be."""
+
+
 class BusyError(StoreError):
     """Another process holds the node; the message names it."""
 

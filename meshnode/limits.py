@@ -60,6 +60,7 @@ COMPARISONS_SERVED = 4  # of other members at a time, each with its trees in mem
 COMPARE_ASKS = 4096  # questions answered in one comparison
 COMPARE_WORK_S = 120.0  # seconds of answering in one comparison, apart from reading; against questions without end
 COMPARE_IDLE_S = 60.0  # seconds without a question after which a comparison is over
+COMPARE_WAIT_S = 600.0  # seconds of waiting for answers in one comparison; against a member that trickles them
 COMPARE_SCAN_S = 900.0  # seconds that a member has for reading what it compares
 COMPARE_NAMED = 1024  # ranges, and items on either side, that a comparison looks into; more are counted as such
 COMPARE_NAMES_BYTES = 16 * MIB  # of the names of one side's items, keys above all; against keys of 1 MiB without end

@@ -7,6 +7,7 @@ so is what is saved to the file in any other way. The others wait for the next s
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,7 +21,7 @@ from meshnode.cli.globals import add_globals
 from meshnode.cli.output import cell, print_many, print_one, print_table, printable
 from meshnode.errors import ConfigError, unreadable_file
 from meshnode.limits import CONFIG_BYTES
-from meshnode.node.config import SETTINGS, fault_of, setting_of
+from meshnode.node.config import SETTINGS, Config, fault_of, setting_of
 from meshnode.node.configtext import about_text, faults_in, parsed_values, said_in, value_text
 from meshnode.node.configviews import ConfigCheck, ConfigReceipt, ConfigView, FaultView
 
@@ -87,7 +88,22 @@ def run(options: argparse.Namespace) -> int:
         said_in(text, source)
         receipt = connect.run(_apply(options, text))
     _print_receipt(receipt, options.output)
+    _warn_of_no_database(options, receipt)
     return 0
+
+
+def _warn_of_no_database(options: argparse.Namespace, receipt: ConfigReceipt) -> None:
+    """The next start would find nothing there, and take it for lost."""
+    if "database" not in receipt.changed:
+        return
+    from meshnode.node.home import Home
+
+    each = receipt.changed["database"]
+    path = Home(connect.home_path(options), Config(database=each.after)).database_path
+    if not path.exists():
+        back = f"`meshnode config set database {shlex.quote(each.before)}`"
+        what = f"there is no {path}: with the node stopped move the database there, or {back} takes it back"
+        print(printable(f"meshnode: {what}; the node does not start until then"), file=sys.stderr)
 
 
 # --- show

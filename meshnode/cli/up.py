@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _up(options: argparse.Namespace) -> None:
+    hangup = _heed_hangup()  # before anything else: unheeded it ends the process
     home = connect.home_of(options)
     home.prepare()
     _config(home.config, options)  # what cannot be used is said before a mesh is founded
@@ -80,7 +81,7 @@ async def _up(options: argparse.Namespace) -> None:
         ControlServer(node, home, dashboard_port=config.dashboard_port),
         metrics_port(node, config.metrics_port),
     ):
-        _reload_on_hangup(node)
+        reloading = asyncio.create_task(_reload_on_hangup(node, hangup))
         status = await node.status()
         log_event(LOG, logging.INFO, LogEvent.NODE_UP, site=status.site, port=status.port)
         if options.log_format == "text":
@@ -91,7 +92,7 @@ async def _up(options: argparse.Namespace) -> None:
         stopped, closed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(node.wait_closed())
         done, _ = await asyncio.wait({stopped, closed}, return_when=asyncio.FIRST_COMPLETED)
         notify("STOPPING=1", os.environ)
-        for task in (stopped, closed):
+        for task in (stopped, closed, reloading):
             task.cancel()
         if closed in done:
             closed.result()  # raises what ended the node
@@ -118,20 +119,21 @@ def _config(config: Config, options: argparse.Namespace) -> Config:
     )
 
 
-def _reload_on_hangup(node: Node) -> None:
-    """SIGHUP: read `config.toml` again; what cannot be used as it stands changes nothing and is said."""
+def _heed_hangup() -> asyncio.Event:
+    """Set by SIGHUP, from now on."""
+    asked = asyncio.Event()
     hangup = getattr(signal, "SIGHUP", None)  # absent on Windows
-    if hangup is None:
-        return
-    loop = asyncio.get_running_loop()
-    reloading: set[asyncio.Task[None]] = set()
+    if hangup is not None:
+        asyncio.get_running_loop().add_signal_handler(hangup, asked.set)
+    return asked
 
-    def reload() -> None:
-        task = loop.create_task(_reload(node))
-        reloading.add(task)
-        task.add_done_callback(reloading.discard)
 
-    loop.add_signal_handler(hangup, reload)
+async def _reload_on_hangup(node: Node, asked: asyncio.Event) -> None:
+    """SIGHUP: read `config.toml` again; what cannot be used as it stands changes nothing and is said."""
+    while True:
+        await asked.wait()
+        asked.clear()
+        await _reload(node)
 
 
 async def _reload(node: Node) -> None:

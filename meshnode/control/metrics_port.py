@@ -7,6 +7,7 @@ not: a browser names in `Host` what the page's owner made to point here, and onl
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,10 +19,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from meshnode.control.serving import loopback_listener, serving
-from meshnode.errors import MeshError
+from meshnode.errors import ConfigError, MeshError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.api import Operations
 from meshnode.node.metricviews import CONTENT_TYPE, exposition
 
+LOG = logging.getLogger("meshnode.metrics")
 HOSTS = ("127.0.0.1", "localhost")
 
 
@@ -40,9 +43,17 @@ def metrics_app(operations: Operations) -> Starlette:
 
 @asynccontextmanager
 async def metrics_port(operations: Operations, port: int) -> AsyncIterator[None]:
-    """While it is entered; with port 0 nothing listens. ConfigError where the port cannot be used."""
-    if not port:
+    """While it is entered; with port 0 nothing listens, nor where the port is taken, which is logged.
+
+    Rows go on crossing the mesh whoever may look on: a node stops for no exporter that was there first.
+    """
+    try:
+        listener = loopback_listener(port, "metrics_port") if port else None
+    except ConfigError as error:
+        log_event(LOG, logging.WARNING, LogEvent.PORT_REFUSED, port=port, reason=str(error))
+        listener = None
+    if listener is None:
         yield
         return
-    async with serving(metrics_app(operations), loopback_listener(port), asyncio.Event()):
+    async with serving(metrics_app(operations), listener, asyncio.Event()):
         yield

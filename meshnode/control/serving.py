@@ -50,8 +50,11 @@ async def serving(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event
         await task
 
 
-def loopback_listener(port: int = 0) -> socket.socket:
-    """A TCP socket that this machine alone reaches, on any port with 0; ConfigError where it cannot be had."""
+def loopback_listener(port: int = 0, setting: str = "") -> socket.socket:
+    """A TCP socket that this machine alone reaches, on any port with 0; ConfigError where it cannot be had.
+
+    `setting` is what names the port.
+    """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if os.name == "posix":  # elsewhere it would let another program take the port
@@ -60,7 +63,10 @@ def loopback_listener(port: int = 0) -> socket.socket:
     except OSError as error:
         listener.close()
         where = f"TCP port {port}" if port else "TCP"
-        raise ConfigError(f"cannot listen on {where} of the loopback interface: {error}") from error
+        why = f"cannot listen on {where} of the loopback interface: {error.strerror or error}"
+        if setting:
+            why += f"; stop the program that has it, or choose another: `meshnode config set {setting} N`"
+        raise ConfigError(f"{setting}: {why}" if setting else why) from error
     listener.listen(BACKLOG)
     listener.setblocking(False)
     return listener

@@ -17,7 +17,7 @@ from meshnode.errors import ClockExhaustedError
 from meshnode.model.event import Event
 from meshnode.model.hlc import Hlc, beyond_skew, observe
 from meshnode.model.scope import Scope
-from meshnode.model.verdict import ADVANCING_DROPS, FORGOTTEN, Judgement, Verdict
+from meshnode.model.verdict import ADVANCING_DROPS, FORGOTTEN, UNRESOLVED_KEY, Judgement, Verdict, key_differs
 from meshnode.store import held, log
 from meshnode.store.database import Tx
 
@@ -152,7 +152,10 @@ class Batch:
             self._receipts.append(event.event_id)
             return
         table = event.table if event.schema == "main" else f"{event.schema}.{event.table}"
-        self._surface(judgement.reason, event.site, table, _describe(event))
+        told = _describe(event)
+        if judgement.reason == UNRESOLVED_KEY:
+            told += f": {key_differs(table)}"
+        self._surface(judgement.reason, event.site, table, told)
 
     def _surface(self, kind: str, site: bytes | None, table: str, sample: str) -> None:
         self._context.surface(self._tx, kind, site, sample, table=table)

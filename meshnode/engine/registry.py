@@ -15,6 +15,7 @@ from meshnode.errors import NotFoundError, RegistrationError
 from meshnode.limits import BATCH_EVENTS, KEY_COLUMNS, NAME_BYTES, PAYLOAD_COLUMNS
 from meshnode.model.event import is_reserved
 from meshnode.model.policy import TableClass
+from meshnode.model.verdict import key_differs
 from meshnode.store import held, log, rows, watermarks
 from meshnode.store.database import Tx
 from meshnode.store.destinations import inspect, table_exists
@@ -110,7 +111,7 @@ def _release(context: Context, tx: Tx, entry: TableEntry, destination: Destinati
                 applied.append(each.position)
             else:
                 unresolved.append(each.position)
-                sample = f"the held event {event.event_id.hex()[:16]} names no row of the table"
+                sample = f"the held event {event.event_id.hex()[:16]} names no row: {key_differs(entry.text)}"
                 context.surface(tx, "unresolved-key", event.site, sample, table=entry.text)
         log.set_states(tx, log.APPLIED, applied)
         log.set_states(tx, log.UNRESOLVED, unresolved)

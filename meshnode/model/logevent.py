@@ -31,6 +31,7 @@ class LogEvent(StrEnum):
     BATCH_COMMITTED = "batch-committed"  # DEBUG: events were taken in, or written: lane, events, seconds
     CONFIG_RELOADED = "config-reloaded"  # changed, and restart_required: what changes at the next start
     CONFIG_REFUSED = "config-refused"  # ERROR: it stays as it was: reason
+    PORT_REFUSED = "port-refused"  # WARNING: nothing is served on a port that the settings name: port, reason
     RETIRED = "retired"  # WARNING: this device is not in the mesh any more: reason
     WORK_WAITS = "work-waits"  # WARNING: what the node does by itself could not go on: work, reason
     DATAGRAM_UNREADABLE = "datagram-unreadable"  # DEBUG: from anybody

@@ -38,6 +38,14 @@ UNRESOLVED_KEY: Final = "unresolved-key"
 ADVANCING_DROPS: Final = frozenset({SCOPE, RESERVED_NAME, EMPTY_KEY, FORGOTTEN, UNRESOLVED_KEY})
 
 
+def key_differs(table: str) -> str:
+    """What `unresolved-key` means to a person, and what to do."""
+    return (
+        "the key of this table has other columns or types there than here; compare `meshnode table list` on both, make "
+        f"them the same, and then `meshnode rehydrate {table}` asks for it again"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """A verdict with its reason, which only `rejected` and `dropped` have."""

@@ -12,7 +12,7 @@ from meshnode.engine import compare_told
 from meshnode.engine.compare_side import Side
 from meshnode.engine.compare_told import ToldTables
 from meshnode.errors import CloseCode, ProtocolError, TransportError
-from meshnode.limits import COMPARE_IDLE_S, COMPARE_SCAN_S
+from meshnode.limits import COMPARE_IDLE_S, COMPARE_SCAN_S, COMPARE_WAIT_S
 from meshnode.model import comparison as words
 from meshnode.model.comparison import ID_BYTES, NONCE_BYTES, Agreement, TableTold, agree, paired
 from meshnode.model.frames import Compare, CompareAsk, CompareEnd, CompareFrame, CompareTell
@@ -46,6 +46,7 @@ class Asking:
         self._no = 0
         self._answer: asyncio.Future[Compare | CompareTell] | None = None
         self._over = False
+        self._left_s = COMPARE_WAIT_S
 
     def heard_untrusted(self, frame: CompareFrame) -> None:
         """The peer's word; what was not asked for is a protocol-error."""
@@ -74,7 +75,7 @@ class Asking:
         offered, only = self.driver.offered.scope, self._only
         own = await self._storage.read(lambda tx: compare_told.tell(tx, offered, only=only))
         nonce = secrets.token_bytes(NONCE_BYTES)
-        told = await self._exchange(Compare(self.id, nonce, own.hlc, own.thinned, own.tables), COMPARE_IDLE_S)
+        told = await self._exchange(Compare(self.id, nonce, own.hlc, own.thinned, own.tables), self._idle_s)
         if not isinstance(told, Compare):
             raise self._broke("it did not say what it has")
         theirs = told.tables
@@ -119,24 +120,34 @@ class Asking:
         if not ask.of and ask.what != words.TABLES:
             return ()
         self._no += 1
-        seconds = COMPARE_SCAN_S if ask.what == words.TABLES else COMPARE_IDLE_S
-        told = await self._exchange(CompareAsk(self.id, self._no, ask.what, ask.of), seconds)
+        question = CompareAsk(self.id, self._no, ask.what, ask.of)
+        told = await self._exchange(question, COMPARE_SCAN_S if ask.what == words.TABLES else self._idle_s)
         if not isinstance(told, CompareTell) or (told.no, told.what) != (self._no, ask.what):
             raise self._broke("its answer is to another question")
         return told.of
 
+    @property
+    def _idle_s(self) -> float:
+        """How long an answer is waited for: each may be slow, and not all of them."""
+        return max(min(COMPARE_IDLE_S, self._left_s), 0.0)
+
     async def _exchange(self, frame: CompareFrame, seconds: float) -> Compare | CompareTell:
         if self._over:
             raise TransportError("the link ended while the two were compared")
-        self._answer = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        self._answer = loop.create_future()
         self.driver.compare(frame)
         try:
             async with asyncio.timeout(seconds):
                 return await self._answer
         except TimeoutError:
-            raise TransportError(f"the other side did not answer within {seconds:g} s") from None
+            slow = f" ({COMPARE_WAIT_S:g} s for all questions)" if seconds < COMPARE_IDLE_S else ""
+            raise TransportError(f"the other side did not answer within {seconds:.0f} s{slow}") from None
         finally:
             self._answer = None
+            if seconds <= COMPARE_IDLE_S:  # reading its log has its own time
+                self._left_s -= loop.time() - asked
 
     def _broke(self, how: str) -> TransportError:
         self.driver.link.close(CloseCode.PROTOCOL_ERROR, f"a comparison: {how}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from meshnode.errors import StoreError
+from meshnode.errors import DamagedError, StoreError, UsageError
 from meshnode.node.cipher import sqlcipher
 from meshnode.node.home import Home
 from meshnode.node.homepath import default_home
@@ -24,6 +24,10 @@ from meshnode.store.reader import Reader
 
 if TYPE_CHECKING:  # libsodium is on no reading verb's start-up path
     from meshnode.model.site import SiteKey
+
+
+SECTOR_BYTES = 512  # the least page of SQLite: every database, encrypted or not, is a multiple of it
+NO_DATABASE_HERE = "restore it and the keys from one backup, or join again in a new home"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,12 @@ class DatabaseFile:
     def reader(self, *, immutable: bool = False) -> Reader:
         """A reading connection."""
         return Reader(self.path, sqlite=self.sqlite, key=self.key, immutable=immutable)
+
+    @property
+    def stands_alone(self) -> bool:
+        """Where nothing can be written a WAL cannot be shared: without one, the database is read as it stands."""
+        wal = self.path.with_name(self.path.name + "-wal")
+        return not os.access(self.path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size)
 
     def opens(self) -> bool:
         """Whether it is the key of the file."""
@@ -71,6 +81,14 @@ def database_of(home: Home, key: SiteKey | None = None) -> DatabaseFile:
                 "new one by `meshnode identity export` and `meshnode identity import --encrypt`"
             )
         return DatabaseFile(path)
+    if path.stat().st_size % SECTOR_BYTES:
+        raise DamagedError(f"{path} is no database: {NO_DATABASE_HERE}")
+    try:
+        sqlcipher()
+    except UsageError as error:
+        raise StoreError(
+            f"{path} is an encrypted database, or none at all: {error} to open it, else {NO_DATABASE_HERE}"
+        ) from error
     file = encrypted_file(path, home.site_key() if key is None else key)
     if home.renewed_key_path.exists() and not file.opens():  # a renewal was cut short behind that
         return encrypted_file(path, home.renewed_key())

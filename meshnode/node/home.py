@@ -69,7 +69,13 @@ class Home:
     def founded(self) -> bool:
         """Whether a mesh was founded or joined here, to the end; files that were lost since do not undo that."""
         traces = (self.incarnation_path, self.site_key_path, self.path / DATABASE)
-        return not self.unfinished_path.exists() and any(path.exists() for path in traces)
+        try:
+            return not self.unfinished_path.exists() and any(path.exists() for path in traces)
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path} cannot be looked into: {error.strerror}; run meshnode as the user whose home it is, or "
+                "name another --home"
+            ) from error
 
     @property
     def unfinished_path(self) -> Path:
@@ -136,9 +142,10 @@ class Home:
 
     def refuse_empty(self) -> None:
         """Raise NotFoundError where no node lives yet, UsageError where none can."""
+        founded = self.founded
         if self.path.exists() and not self.path.is_dir():
             raise UsageError(f"{self.path} is no folder, so no node lives there: name another --home")
-        if not self.founded:
+        if not founded:
             raise NotFoundError(f"there is no node in {self.path}: found a mesh with `meshnode init`, or `join` one")
 
     def refuse_founded(self) -> None:

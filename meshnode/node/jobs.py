@@ -19,6 +19,7 @@ from meshnode.engine.membership import (
 from meshnode.engine.offer import Filter
 from meshnode.engine.told import keep_told_untrusted
 from meshnode.errors import CloseCode
+from meshnode.limits import CLOCK_OFFSET_NOTICE_MS
 from meshnode.model.delivery import PATH, Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
 from meshnode.model.frames import Hello, Request
 from meshnode.model.pairing import Proof
@@ -192,6 +193,8 @@ class StoreJobs:
             now_ms = context.env.wall_ms()
             row = peers.PeerRow(peer, hello.name, hello.software, now_ms, clock_offset_ms)
             peers.heard(tx, row, Scope(tuple(hello.scope)))
+            if abs(clock_offset_ms) < CLOCK_OFFSET_NOTICE_MS:
+                notices.end(tx, "clock-offset", peer)  # one of the two was set right
 
         await self._transact(peer, store)
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from meshnode.engine.environment import Environment
@@ -55,7 +53,7 @@ class Storage:
         self._following = False  # rows are being brought up to a changed schema or membership
         self._notices = NoticeLog(time.monotonic)
         self._engine = engine
-        self._reader = file.reader(immutable=engine is None and _stands_alone(file.path))
+        self._reader = file.reader(immutable=engine is None and file.stands_alone)
         self._readers: Executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="meshnode-reader")
         self._writer: Writer | None = Writer(writer_executor()) if engine is not None else None
 
@@ -64,7 +62,8 @@ class Storage:
         """The database of a node; without a site key it is only read. StoreError where it cannot be used."""
         if not file.path.exists():
             raise StoreError(
-                f"the database {file.path} is missing: restore it from a backup, or join again in a new home"
+                f"the database {file.path} is missing: restore it from a backup, set `database` of config.toml back "
+                "where that names another place, or join again in a new home"
             )
         if key is None:
             storage = cls(file, None)
@@ -195,12 +194,6 @@ class Storage:
         if self._writer is not None and self._engine is not None:
             self._writer.shutdown()
             self._engine.close()
-
-
-def _stands_alone(path: Path) -> bool:
-    """Where nothing can be written a WAL cannot be shared: without one, the database is read as it stands."""
-    wal = path.with_name(path.name + "-wal")
-    return not os.access(path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size)
 
 
 def _submitted(submit: Callable[[], Future[T]]) -> Future[T]:

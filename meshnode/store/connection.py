@@ -14,7 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from meshnode.errors import StoreError
+from meshnode.errors import DamagedError, NoRoomError, NotAllowedError, StoreError
+from meshnode.store.trouble import trouble
 
 KEY_BYTES: Final = 32
 NO_DATABASE: Final = "SQLITE_NOTADB"
@@ -45,7 +46,7 @@ def is_encrypted(sqlite: ModuleType, path: Path) -> bool:
     except sqlite.DatabaseError as error:
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith("SQLITE_CANTOPEN"):
-            raise StoreError(f"cannot read the database {path}: {error}") from error
+            raise trouble(path, f"cannot read the database {path}", error) from error
         return bool(name == NO_DATABASE)
     return False
 
@@ -124,14 +125,15 @@ def encrypt_into(sqlite: ModuleType, plain: Path, path: Path, key: bytes) -> Non
                 connection.execute(f"PRAGMA main.{pragma} = {int(number)}")
             connection.execute("DETACH plain")
     except sqlite.Error as error:
-        raise StoreError(f"cannot encrypt the database {plain} into {path}: {error}") from error
+        raise trouble(path, f"cannot encrypt the database {plain} into {path}", error) from error
 
 
-def unreadable(path: object, error: Exception, key: bytes | None) -> StoreError:
+def unreadable(path: Path, error: Exception, key: bytes | None) -> StoreError:
     """What to tell a person whose database does not open."""
-    if key is None:
-        return StoreError(f"cannot open the database {path}: {error}")
-    return StoreError(
+    found = trouble(path, f"cannot open the database {path}", error)
+    if key is None or isinstance(found, NoRoomError | NotAllowedError):
+        return found
+    return DamagedError(
         f"cannot open the database {path}: {error}; it is damaged, or encrypted under another key than the site key of "
         "this home: restore both from the same backup"
     )

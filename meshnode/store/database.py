@@ -12,6 +12,7 @@ from typing import Any
 
 from meshnode.errors import BusyError, StoreError
 from meshnode.store.connection import connect, rekey, unreadable
+from meshnode.store.trouble import trouble
 
 Fault = Callable[[str], None]
 """Called with a statement or point name before it happens; a test raises from it to stop the node there."""
@@ -196,7 +197,7 @@ class Database:
             with closing(connect(self.sqlite, str(path), self._key, isolation_level=None)) as copy:
                 self._connection.backup(copy)
         except (self.sqlite.Error, OSError) as error:
-            raise StoreError(f"cannot copy the database {self.path} into {path}: {error}") from error
+            raise trouble(path, f"cannot copy the database {self.path} into {path}", error) from error
 
     def rekey(self, key: bytes) -> None:
         """Encrypt a file that is encrypted under another key. StoreError where it fails; then the old one opens it."""
@@ -225,4 +226,4 @@ def _let_go(error: BaseException) -> None:
 def _store_error(path: Path, error: Exception) -> StoreError:
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_BUSY or "locked" in str(error):
         return BusyError(f"another program keeps the database {path} locked: close it, or try again")
-    return StoreError(f"the database {path} failed and nothing of this batch was kept: {error}")
+    return trouble(path, f"the database {path} failed and nothing of this batch was kept", error)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meshnode.limits import NOTICE_ROWS, NOTICE_TABLES_PER_SITE
+from meshnode.model.verdict import SKEW
 from meshnode.store import meta
 from meshnode.store.database import Tx
 
@@ -22,8 +23,12 @@ _UPSERT: Final = """
 INSERT INTO meshnode_notices (kind, site, table_name, count, first_ms, last_ms, sample, seq)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (kind, site, table_name) DO UPDATE SET count = count + excluded.count, last_ms = excluded.last_ms,
-sample = excluded.sample, seq = excluded.seq, acknowledged = 0
+sample = excluded.sample, seq = excluded.seq,
+acknowledged = CASE WHEN kind = ? AND excluded.last_ms - last_ms < ? THEN acknowledged ELSE 0 END
 """
+# What is dated ahead is offered again every cycle until its time has come: that is one condition, and was seen once.
+_LASTING: Final = SKEW
+LASTS_MS: Final = 10 * 60_000  # milliseconds without it after which it arises anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class NoticeBook:
             site, table, is_new = _place(tx, kind, site, table, total)
             total += is_new
             sample = sample.encode("utf-8", "replace").decode()[:room]
-            tx.execute(_UPSERT, (kind, site, table, count, now_ms, now_ms, sample, seq))
+            tx.execute(_UPSERT, (kind, site, table, count, now_ms, now_ms, sample, seq, _LASTING, LASTS_MS))
             surfaced.append(Notice(kind, site, table, count, now_ms, now_ms, sample))
             seq += 1
         meta.write(tx, _NEXT_SEQ, seq)

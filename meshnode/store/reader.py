@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from meshnode.errors import NotFoundError, StoreError
+from meshnode.errors import NoRoomError, NotAllowedError, NotFoundError, StoreError
 from meshnode.store.connection import connect, unreadable
 from meshnode.store.database import BUSY_MS, Tx, no_fault, read_text
+from meshnode.store.trouble import trouble
 
 STATEMENT_CACHE = 64
 _LOOK_STEPS = 20_000  # of SQLite's virtual machine between two looks at the clock: some milliseconds
@@ -54,7 +55,7 @@ class Reader:
                 if tx.active:
                     tx.execute("ROLLBACK")
         except self._sqlite.Error as error:
-            raise StoreError(f"the database {self._path} cannot be read: {error}") from error
+            raise trouble(self._path, f"the database {self._path} cannot be read", error) from error
 
     def quick_check(self, most: int, late: Callable[[], bool]) -> tuple[list[str], bool]:
         """At most so many things that are wrong with the file, and whether all of it was looked at before `late`.
@@ -71,6 +72,9 @@ class Reader:
                 return found, False
             if "locked" in str(error):
                 raise StoreError(f"another program keeps the database {self._path} locked: {error}") from error
+            met = trouble(self._path, f"the database {self._path} cannot be read", error)
+            if isinstance(met, NoRoomError | NotAllowedError):
+                raise met from error
             found.append(str(error))  # it goes on beyond most damage, and not beyond all
         finally:
             self._connection.set_progress_handler(None, 0)

@@ -88,7 +88,11 @@ def remarks(hello: Hello, skewed: int, known: Hlc, site: bytes, now_ms: int) -> 
     effects: list[Effect] = []
     offset = hello.wall - now_ms
     if abs(offset) >= CLOCK_OFFSET_NOTICE_MS:
-        effects.append(Notice("clock-offset", f"its clock is {offset / 1000:+.0f} s off ours: set one of them right"))
+        effects.append(
+            Notice(
+                "clock-offset", f"its clock was {offset / 1000:+.0f} s off ours when it linked: set one of them right"
+            )
+        )
     if skewed:
         effects.append(Notice("skew", f"{skewed} clock readings in its hello are too far in the future"))
     claimed = hello.max_hlc.get(site, ZERO)

@@ -56,6 +56,15 @@ def test_set_says_what_changed_once(home: Path, capsys: pytest.CaptureFixture[st
     assert load_config(home / "config.toml").peers == ["nas:4747"]
 
 
+def test_a_database_that_is_not_there_is_taken_with_a_warning(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, warning = said(home, capsys, "set", "database", "app.db")
+    assert (code, f"there is no {home / 'app.db'}" in warning) == (0, True)
+    assert "meshnode config set database ''" in warning
+    assert said(home, capsys, "set", "database", "")[0] == 0
+    (home / "app.db").touch()
+    assert said(home, capsys, "set", "database", "app.db")[2] == ""
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

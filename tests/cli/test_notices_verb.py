@@ -32,21 +32,35 @@ def kinds(found: list[NoticeView]) -> list[str]:
 
 async def test_what_was_seen_is_shown_again_once_it_arises_again(tmp_path: Path) -> None:
     async with Node(tmp_path / "n", config=QUIET) as node:
-        await surface(node, "skew", "first")
+        await surface(node, "quota", "first")
         await surface(node, "twin", "copy")
-        skew = next(each for each in await node.notices() if each.kind == "skew")
-        assert (await node.acknowledge([skew.id])).acknowledged == 1
+        quota = next(each for each in await node.notices() if each.kind == "quota")
+        assert (await node.acknowledge([quota.id])).acknowledged == 1
         assert kinds(await node.notices()) == kinds((await node.status()).notices) == ["twin"]
-        assert kinds(await node.notices(everything=True)) == ["skew", "twin"]
-        assert await node.notices(kind="skew") == []
+        assert kinds(await node.notices(everything=True)) == ["quota", "twin"]
+        assert await node.notices(kind="quota") == []
         with pytest.raises(NotFoundError, match="no notice 99"):
             await node.acknowledge([next(iter(await node.notices())).id, 99])
         assert kinds(await node.notices()) == ["twin"]  # all of them, or none
-        await surface(node, "skew", "second")
-        (again,) = await node.notices(kind="skew")
-        assert (again.id, again.count, again.sample, again.acknowledged) == (skew.id, 2, "second", False)
+        await surface(node, "quota", "second")
+        (again,) = await node.notices(kind="quota")
+        assert (again.id, again.count, again.sample, again.acknowledged) == (quota.id, 2, "second", False)
         assert (await node.acknowledge()).acknowledged == 2
         assert await node.notices() == []
+
+
+async def test_what_is_dated_ahead_stays_seen_while_it_is_offered_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Node(tmp_path / "n", config=QUIET) as node:
+        await surface(node, "skew", "ahead")
+        await node.acknowledge()
+        await surface(node, "skew", "ahead")
+        (stands,) = await node.notices(kind="skew", everything=True)
+        assert (stands.count, stands.acknowledged) == (2, True)
+        monkeypatch.setattr("meshnode.store.notices.LASTS_MS", 0)
+        await surface(node, "skew", "anew")
+        assert kinds(await node.notices()) == ["skew"]
 
 
 async def test_followed_through_the_control_api_each_comes_once_an_arising(

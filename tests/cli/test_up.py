@@ -11,6 +11,10 @@ import pytest
 from support.command import TIMEOUT_S, meshnode, start
 from support.forks import Running
 
+from meshnode.cli.main import parsed
+from meshnode.cli.up import _up
+from meshnode.errors import BusyError
+
 ADD_NOTES = ("table", "add", "notes", "--key", "id:TEXT", "--column", "title:TEXT")
 
 
@@ -52,6 +56,20 @@ async def test_up_founds_a_mesh_and_serves_the_verbs(tmp_path: Path) -> None:
     assert not (home / "control.sock").exists()
     alone = await meshnode("get", "notes", "id=n1", "--output", "json", home=home)
     assert alone.json == {"id": "n1", "title": "Milk"}
+
+
+async def test_a_hangup_while_it_starts_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heeded = []
+
+    async def busy(*_: object) -> None:
+        heeded.append(signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL)
+        raise BusyError("somebody has it")
+
+    monkeypatch.setattr("meshnode.cli.up.lock_or", busy)
+    with pytest.raises(BusyError):
+        await _up(parsed(["--home", str(tmp_path / "n"), "up"])[1])
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+    assert heeded == [True]
 
 
 async def test_a_killed_node_loses_nothing_and_its_home_can_be_used_at_once(tmp_path: Path) -> None:

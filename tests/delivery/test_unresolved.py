@@ -32,6 +32,7 @@ def test_what_names_a_row_once_its_table_has_the_right_key_reaches_those_behind(
     wire.cut()
     add_notes(relay, "number")
     assert relay.query("SELECT kind FROM meshnode_notices") == [("unresolved-key",)]
+    assert "`meshnode rehydrate" in relay.query("SELECT sample FROM meshnode_notices")[0][0]
     wire = Wire(relay, last)
     wire.settle()
     assert last.rows() == {}

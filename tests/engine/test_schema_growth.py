@@ -200,6 +200,7 @@ def test_changed_primary_key_is_a_new_destination(notice: Notice, tmp_path: Path
     before = bench.digest(), _states(bench)
     other = [bench.event(2, 500 + n, {"id": n, "part": n % 2}, {"a": n}) for n in range(10)]
     assert set(bench.deliver(other)) == {"dropped:unresolved-key"}
+    assert "`meshnode rehydrate" in bench.sql("SELECT sample FROM meshnode_notices WHERE kind = 'unresolved-key'")[0][0]
     notice(bench, ["DROP TABLE t", "CREATE TABLE t (id, part, a, b, PRIMARY KEY (part, id))"])
     assert bench.rows() == {}
     assert set(bench.deliver(other)) == {"applied"}

@@ -6,12 +6,14 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from meshnode.errors import NotFoundError
+from meshnode.errors import DamagedError, NoRoomError, NotAllowedError, NotFoundError, StoreError
 from meshnode.store.database import Database, Tx
 from meshnode.store.materialize import is_row_level
+from meshnode.store.trouble import FULL_BYTES, trouble
 
 
 def _raised(work: Callable[[sqlite3.Connection], object]) -> sqlite3.Error:
@@ -102,3 +104,36 @@ def test_a_batch_that_failed_while_it_was_reading_does_not_lock_the_database_aga
         assert tx.execute("SELECT count(*) FROM t").fetchone() == (3,)
     assert kept.value
     database.close()
+
+
+class _ByText(Exception):
+    """As a module that tells no code says it."""
+
+
+def _coded(text: str, code: int) -> Exception:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+    return error
+
+
+IO_ERROR = 10 | 19 << 8  # SQLITE_IOERR_SHMSIZE
+TROUBLES: dict[str, tuple[Exception, int, type[StoreError], str]] = {  # the error, free bytes, its kind, what to do
+    "full": (_raised(_full), 0, NoRoomError, "make room"),
+    "full by its text": (_ByText("database or disk is full"), 2**40, NoRoomError, "make room"),
+    "full beside the file": (_coded("disk I/O error", IO_ERROR), FULL_BYTES - 1, NoRoomError, "make room"),
+    "a disk that fails": (_coded("disk I/O error", IO_ERROR), FULL_BYTES, StoreError, "disk I/O error"),
+    "not to be written": (_raised(_read_only), 0, NotAllowedError, "doctor home disk"),
+    "not to be made": (_ByText("unable to open database file"), FULL_BYTES, NotAllowedError, "doctor home disk"),
+    "replaced": (_coded("readonly", 8 | 4 << 8), 0, StoreError, "moved or replaced"),
+    "damaged": (_ByText("database disk image is malformed"), 0, DamagedError, "meshnode doctor"),
+    "no database": (_coded("file is not a database", 26), 0, DamagedError, "meshnode doctor"),
+}
+
+
+@pytest.mark.parametrize("case", TROUBLES)
+def test_what_is_wrong_with_a_database_is_told_apart(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, free, kind, todo = TROUBLES[case]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    met = trouble(Path("/n/meshnode.db"), "the database failed", error)
+    assert type(met) is kind
+    assert todo in str(met)

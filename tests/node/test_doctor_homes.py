@@ -8,6 +8,7 @@ import shutil
 import socket
 import sqlite3
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -17,8 +18,9 @@ import pytest
 from support.nodes import COLUMNS, KEY, TABLE, add_notes, free_port, linked, loopback, note, pair_of_homes, until
 
 from meshnode import Home, Node
-from meshnode.errors import UsageError
+from meshnode.errors import ConfigError, DamagedError, NotAllowedError, UsageError
 from meshnode.node.config import Config
+from meshnode.node.databases import database_of
 from meshnode.node.doctor import look_database, look_network
 from meshnode.node.doctor.checks import CHECKS, Check, diagnose
 from meshnode.node.doctor.database import judge_database
@@ -27,9 +29,11 @@ from meshnode.node.doctor.look_database import read_through
 from meshnode.node.doctor.patient import Patient
 from meshnode.node.doctorviews import DoctorView, FindingView, worst
 from meshnode.node.founding import found
-from meshnode.node.local import open_local
+from meshnode.node.local import LocalNode, open_local
 from meshnode.node.moved import Mark, mark_moved
 from meshnode.node.passphrase import Passphrase
+from meshnode.node.storage import Storage
+from meshnode.node.views import Status
 
 NOBODY = 65534  # the user that owns nothing
 HEALTHY_S = 2.0  # seconds of processor time, which the other load of a machine does not change much
@@ -151,6 +155,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str, str]] = {  # what is done, 
     "an incarnation damaged": (put("incarnation", b"zz"), "identity", "cannot read"),
     "a database truncated": (truncated, "database", "backup"),
     "a database overwritten": (overwritten, "database", "does not begin as a database"),
+    "a database of another kind": (put("meshnode.db", b"hello"), "database", "is no database"),
     "a database emptied": (emptied, "database", "no tables of a node"),
     "a database scribbled over": (scribbled, "database", "damaged"),
     "a database gone": (without("meshnode.db"), "database", "missing"),
@@ -220,6 +225,55 @@ async def test_what_needs_the_store_says_so_where_that_does_not_open(path: Path)
     assert all("not looked at" in each.found for each in view.findings)
 
 
+async def test_damage_that_another_check_meets_is_the_database_s(path: Path) -> None:
+    """`quick_check` says of it that it is whole."""
+
+    class Reading(LocalNode):
+        async def status(self) -> Status:
+            raise DamagedError("database disk image is malformed")
+
+    home = Home(path)
+    storage = Storage.open(database_of(home), None)
+    try:
+        for asked in (["database", "links"], ["links"]):
+            view = await diagnose(Patient(home, 0, home.config, Reading(home, storage)), asked)
+            assert [(each.check, each.verdict) for each in view.findings] == [("database", "fail"), ("links", "warn")]
+            assert "malformed" in of(view, "database")[1]
+            assert "`database`" in of(view, "links")[1]
+    finally:
+        await storage.close()
+
+
+@contextmanager
+def unwritable(pristine: Path) -> Iterator[Path]:
+    """A home of mode 500, and this process as a user to whom that says something."""
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own is closed to others above it
+        Path(folder).chmod(0o755)
+        path = Path(shutil.copytree(pristine, Path(folder) / "n"))
+        if user == 0:
+            for each in (path, *path.iterdir()):
+                os.chown(each, NOBODY, NOBODY)
+        path.chmod(0o500)
+        if user == 0:
+            os.setresuid(NOBODY, NOBODY, 0)  # what may be done is asked for the real user
+        try:
+            yield path
+        finally:
+            if user == 0:
+                os.setresuid(0, 0, 0)
+            path.chmod(0o700)
+
+
+async def test_a_home_that_cannot_be_written_is_read_as_it_stands(pristine: Path) -> None:
+    with unwritable(pristine) as path:
+        view = await examine(path, ["database", "key", "disk"])
+        with pytest.raises(NotAllowedError, match="meshnode doctor home disk"):
+            database_of(Home(path)).writer()
+    assert [each.verdict for each in view.findings] == ["pass", "pass", "fail"], view.findings
+    assert "cannot be written" in of(view, "disk")[1]
+
+
 async def test_no_home_and_a_file_for_one(tmp_path: Path) -> None:
     nothing = await examine(tmp_path / "none")
     assert "meshnode init" in of(nothing, "home")[1]
@@ -249,6 +303,8 @@ def shut(path: Path) -> Iterator[None]:
 async def test_a_home_that_this_user_cannot_look_into(path: Path) -> None:
     with shut(path):
         view = await examine(path)
+        with pytest.raises(ConfigError, match="run meshnode as the user whose home it is"):
+            Home(path, Config()).refuse_empty()
     assert "cannot be looked into: Permission denied" in of(view, "home")[1]
 
 
@@ -314,10 +370,20 @@ async def test_a_port_that_another_program_has(path: Path) -> None:
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as taking:
         taking.bind(("127.0.0.1", Home(path).config.port))
         verdict, said = of(await examine(path, ["port"]), "port")
-    assert verdict == "fail"
+    assert verdict == "warn"
     if sys.platform.startswith("linux"):
         assert f"process {os.getpid()} (" in said
     assert of(await examine(path, ["port"]), "port")[0] == "pass"
+
+
+async def test_a_port_of_metrics_that_another_program_has(path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taking:
+        config = Config(metrics_port=taking.getsockname()[1], dashboard_port=free_port())
+        patient = Patient(Home(path), 0, config)
+        said = of(await diagnose(patient, ["port"]), "port")[1]
+    assert f"(`metrics_port`) is taken by {'process' if sys.platform.startswith('linux') else ''}" in said
+    assert "dashboard_port" not in said
+    assert "metrics_port" not in of(await diagnose(patient, ["port"]), "port")[1]
 
 
 async def test_a_check_that_fails_itself_hides_no_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,6 @@ GOOD: dict[str, tuple[Judge, Any]] = {
     "home": (home.judge_home, HOME),
     "home without modes": (home.judge_home, replace(HOME, modes=False, folder=replace(FOLDER, mode=0o777))),
     "config": (home.judge_config, home.ConfigFacts("/h/config.toml")),
-    "no config": (home.judge_config, home.ConfigFacts("/h/config.toml", there=False)),
     "key": (keys.judge_key, KEY),
     "key alone": (keys.judge_key, replace(KEY, stored_site="")),
     "recovery": (keys.judge_recovery, keys.RecoveryFacts("/h/recovery.key", False)),
@@ -76,7 +75,7 @@ GOOD: dict[str, tuple[Judge, Any]] = {
     "fixed SQLite 3.50": (software.judge_versions, replace(VERSIONS, sqlite=(3, 50, 7), shared=True)),
     "node": (network.judge_node, NODE),
     "embedded node": (network.judge_node, network.NodeFacts(False, holder_pid=7, holder="an embedded Node")),
-    "interfaces": (network.judge_interfaces, network.InterfacesFacts((ETH, DOCKER, LOOPBACK))),
+    "interfaces": (network.judge_interfaces, network.InterfacesFacts((ETH,))),
     "loopback on purpose": (network.judge_interfaces, network.InterfacesFacts((LOOPBACK,), private=True)),
     "port": (network.judge_port, PORT),
     "port while cut off": (network.judge_port, replace(PORT, online=False, bound=None)),
@@ -88,6 +87,10 @@ GOOD: dict[str, tuple[Judge, Any]] = {
     "clock": (mesh.judge_clock, CLOCK),
     "clock of old": (mesh.judge_clock, replace(CLOCK, peers=(off(10**9, last_seen_ms=NOW - mesh.FRESH_MS - 1),))),
     "clock of a retired one": (mesh.judge_clock, replace(CLOCK, peers=(off(10**9, retired=True),))),
+    "a clock within the bound of what was written": (
+        mesh.judge_clock,
+        replace(CLOCK, hlc_ms=NOW + SKEW_MS, peers=(off(0, linked=True),)),
+    ),
     "links": (mesh.judge_links, LINKS),
     "links at rest": (mesh.judge_links, mesh.LinkFacts(False, members=(replace(LINKED, linked=False),))),
     "nobody else": (mesh.judge_links, mesh.LinkFacts(True)),
@@ -128,12 +131,26 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
     "an open config": (home.judge_home, files(replace(CONFIG_FILE, mode=0o644)), "warn", "chmod 600 /h/config.toml"),
     "another's file": (home.judge_home, files(replace(CONFIG_FILE, owner=0)), "fail", "chown 1000 /h/config.toml"),
     "an unreadable file": (home.judge_home, files(replace(CONFIG_FILE, readable=False)), "fail", "cannot be read"),
+    "no config": (home.judge_config, home.ConfigFacts("/h/config.toml", there=False), "warn", "config set"),
+    "a config that went": (
+        home.judge_config,
+        home.ConfigFacts("/h/config.toml", there=False, running=True),
+        "warn",
+        "stays in force",
+    ),
     "a wrong config": (home.judge_config, home.ConfigFacts("/h/config.toml", error="no setting 'x'"), "fail", "'x'"),
     "a key that does not open": (keys.judge_key, replace(KEY, site="", error="is missing"), "fail", "backup"),
     "a key that is open": (keys.judge_key, replace(KEY, error="is open", modes=True), "fail", "`home`"),
     "a closed config": (home.judge_config, home.ConfigFacts("/h/c", error="Permission", closed=True), "fail", "`home`"),
     "a closed incarnation": (keys.judge_identity, replace(IDENTITY, beside_error="no", closed=True), "fail", "`home`"),
     "a closed database": (database.judge_database, replace(DATABASE, error="no", closed=True), "fail", "`home`"),
+    "a database on a full disk": (database.judge_database, replace(DATABASE, error="no", full=True), "fail", "`disk`"),
+    "a database of a closed folder": (
+        database.judge_database,
+        replace(DATABASE, error="no", denied=True),
+        "fail",
+        "`home` and `disk`",
+    ),
     "a locked key": (keys.judge_key, replace(KEY, site="", locked=True), "warn", "--passphrase-fd"),
     "another key": (keys.judge_key, replace(KEY, site=B), "fail", "bbbbbbbb"),
     "a recovery key here": (
@@ -212,14 +229,26 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
         network.judge_interfaces,
         network.InterfacesFacts((LOOPBACK, DOCKER)),
         "warn",
-        "docker0 (of a container network)",
+        "docker0: not used (of a container network)",
+    ),
+    "every interface denied": (
+        network.judge_interfaces,
+        network.InterfacesFacts((LOOPBACK, replace(ETH, reason="deny_interfaces names it"))),
+        "warn",
+        "take eth0 out of `deny_interfaces`",
     ),
     "another port": (network.judge_port, replace(PORT, bound=5000), "warn", "5000"),
     "a port taken": (
         network.judge_port,
         replace(FREE, taken=True, taken_by="process 9 (nc)"),
-        "fail",
+        "warn",
         "process 9 (nc)",
+    ),
+    "a port of metrics taken": (
+        network.judge_port,
+        replace(PORT, foreign=(("metrics_port", 9100, "process 9 (node_exporter)"),)),
+        "warn",
+        "meshnode config set metrics_port N",
     ),
     "an address gone": (network.judge_port, replace(FREE, error="not here"), "fail", "`listen`"),
     "no port": (network.judge_port, replace(FREE, port=0), "warn", "no port"),
@@ -235,11 +264,29 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
     ),
     "our clock went back": (mesh.judge_clock, replace(CLOCK, hlc_ms=NOW + 60_000), "warn", "behind what was written"),
     "our clock went far back": (mesh.judge_clock, replace(CLOCK, hlc_ms=NOW + SKEW_MS + 1), "fail", "went back"),
+    "our clock was set right": (
+        mesh.judge_clock,
+        replace(CLOCK, hlc_ms=NOW + 3_600_000, peers=(off(0, linked=True),)),
+        "warn",
+        "others take it from 15 Jan 08:55 UTC on",
+    ),
+    "a clock that was off": (
+        mesh.judge_clock,
+        replace(CLOCK, peers=(off(-SKEW_MS - 1, last_seen_ms=NOW - 720_000),)),
+        "fail",
+        "was, 12 min ago, -300 s off",
+    ),
     "no link": (
         mesh.judge_links,
         replace(LINKS, members=(LINKED, mesh.Reach("lap", False, "no address is known"))),
         "warn",
         "lap: no address is known",
+    ),
+    "no link of a retired device": (
+        mesh.judge_links,
+        replace(LINKS, members=(mesh.Reach("lap", False, "it says that this device was retired"),), retired=True),
+        "warn",
+        "see `membership`",
     ),
     "no answer at a named address": (
         mesh.judge_links,
@@ -255,6 +302,12 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
         "fail",
         "retired by nas",
     ),
+    "retired with its rows": (
+        mesh.judge_membership,
+        mesh.MembershipFacts((changed(OWN, retired=True, seniority=None), OTHER)),
+        "fail",
+        "identity renew INVITE",
+    ),
     "one authority": (
         mesh.judge_membership,
         mesh.MembershipFacts((OWN, changed(OTHER, role="member", seniority=None))),
@@ -269,8 +322,26 @@ BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, an
     ),
     "an expired invite": (mesh.judge_membership, replace(MEMBERS, expired_invites=2), "warn", "2 invites expired"),
     "somebody at the door": (mesh.judge_membership, replace(MEMBERS, asking=("cccccccc",)), "warn", "approve cccccccc"),
+    "events dated ahead": (
+        rows.judge_held,
+        replace(TABLES, now_ms=NOW, lagging=(changed(LAGGING, reason="rejected", known=(NOW + 3_600_000, 0)),)),
+        "warn",
+        "taken from 15 Jan 08:55 UTC on",
+    ),
+    "events beyond a bound": (
+        rows.judge_held,
+        replace(TABLES, now_ms=NOW, lagging=(changed(LAGGING, reason="rejected"),)),
+        "warn",
+        "does not help",
+    ),
     "an unusable table": (rows.judge_schema, rows.TableFacts((changed(TABLE, unusable="UNIQUE"),)), "fail", "UNIQUE"),
     "a schema that drifts": (rows.judge_schema, replace(TABLES, drift=(DRIFT,)), "warn", "column due"),
+    "a key that differs": (
+        rows.judge_schema,
+        replace(TABLES, unresolved=(changed(DRIFT, kind="unresolved-key", site=A, count=3),)),
+        "warn",
+        "meshnode rehydrate notes",
+    ),
     "held events": (rows.judge_held, replace(TABLES, waiting={"tasks": 4}), "warn", "meshnode table add tasks"),
     "held for an unusable table": (
         rows.judge_held,
@@ -314,3 +385,13 @@ def test_a_program_of_another_version_than_the_node_is_told() -> None:
     assert software.judge_program("meshnode/1", "meshnode/1") == []
     (finding,) = software.judge_program("meshnode/1", "meshnode/2")
     assert finding.verdict == "warn"
+
+
+def test_each_interface_is_told_with_what_is_known_of_it() -> None:
+    many = tuple(replace(DOCKER, name=f"veth{number}") for number in range(8))
+    findings = network.judge_interfaces(network.InterfacesFacts((ETH, *many, LOOPBACK)))
+    said = [each.found for each in findings]
+    assert said[:2] == ["eth0: used, multicast works, MTU 1500", "lo: used, its loopback, multicast works, MTU 65536"]
+    assert said[2] == "veth0: not used (of a container network)"
+    assert said[-1] == "not used either: veth5, veth6, veth7"
+    assert {each.verdict for each in findings} == {"pass"}

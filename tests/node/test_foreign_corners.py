@@ -9,6 +9,7 @@ import pytest
 from support.foreign_bytes import Site, digest, encode, framed, now_ms
 from support.foreign_node import running
 from support.foreign_peer import Foreigner, Link
+from support.nodes import until
 
 from meshnode import MeshError
 from meshnode.limits import UNKNOWN_GROUPS_PER_SITE
@@ -65,6 +66,12 @@ async def test_a_clock_offset_is_named(tmp_path: Path) -> None:
         async with peer.greeted(here.port, wall=now_ms() - 61_000) as link:
             await link.took_until("records")
         assert await here.noticed("clock-offset") == 1
+
+        async def ended() -> bool:
+            return await here.noticed("clock-offset") == 0
+
+        async with peer.greeted(here.port):  # set right
+            await until(here.node, ended)
 
 
 async def test_hello_names_the_newest_clock_of_each_site(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from meshnode.model import comparison as words
 from meshnode.model.comparison import Range
 from meshnode.model.frames import Compare, CompareAsk, CompareEnd, CompareFrame, CompareTell
 from meshnode.model.hlc import ZERO, Hlc
-from meshnode.node import compare_serving, verifying
+from meshnode.node import compare_asking, compare_serving, verifying
 from meshnode.node.drive import PeerDriver
 from meshnode.node.verifyviews import VerifyProgress
 
@@ -253,6 +253,15 @@ async def test_questions_without_end_are_not_answered(tmp_path: Path, monkeypatc
         heard.say(FIRST)
         assert isinstance(await heard.next(), CompareTell)
         assert await heard.next() == CompareEnd(ID, "no more is answered in one comparison")
+
+
+async def test_a_peer_that_is_slow_each_time_is_not_waited_for_all_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare_asking, "COMPARE_WAIT_S", 0.0)
+    async with two(tmp_path) as (a, _):
+        with pytest.raises(TransportError, match="for all questions"):
+            await a.verify("b")
 
 
 async def test_a_peer_that_asks_nothing_more_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ async def serve_dashboard(
     operations: Operations, port: int = 0, *, clock: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[Dashboard]:
     """While it is entered. ConfigError where the port cannot be used."""
-    listener = loopback_listener(port)
+    listener = loopback_listener(port, "dashboard_port" if port else "")
     port = listener.getsockname()[1]
     doors = Doors(clock, new_secret)
     stopping = asyncio.Event()

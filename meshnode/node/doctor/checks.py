@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
-from meshnode.errors import MeshError, UsageError
+from meshnode.errors import DamagedError, MeshError, UsageError
 from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.doctor import database, home, keys, mesh, network, rows, software
 from meshnode.node.doctor.findings import failed, warned
@@ -27,7 +27,7 @@ from meshnode.node.doctor.look_mesh import (
 )
 from meshnode.node.doctor.look_network import look_at_interfaces, look_at_mdns, look_at_node, look_at_port
 from meshnode.node.doctor.patient import AskedOnce, NotLookedAtError, Patient
-from meshnode.node.doctorviews import DoctorView, FindingView, worst
+from meshnode.node.doctorviews import FAIL, DoctorView, FindingView, worst
 from meshnode.node.overview import SOFTWARE
 
 F = TypeVar("F")
@@ -90,9 +90,12 @@ async def diagnose(patient: Patient, names: Sequence[str] = (), tell: Tell = lam
     if not patient.founded:  # there is nothing else to look at; the check `home` says how to begin
         wanted = [check for check in CHECKS if check.alone and (check in wanted or check.name == "home")]
     findings: list[FindingView] = []
+    damage: list[DamagedError] = []
     for check in wanted:
         tell(check.name)
-        findings += await _run(check, patient)
+        findings += await _run(check, patient, damage)
+    if damage:
+        findings = _with_damage(findings, damage[0])
     return DoctorView(
         home=str(patient.home.path),
         running=patient.running,
@@ -102,9 +105,22 @@ async def diagnose(patient: Patient, names: Sequence[str] = (), tell: Tell = lam
     )
 
 
-async def _run(check: Check[Any], patient: Patient) -> list[FindingView]:
+def _with_damage(findings: list[FindingView], met: DamagedError) -> list[FindingView]:
+    """`quick_check` does not see all: where another check could not read a page, the file is not whole either."""
+    if any(each.check == "database" and each.verdict == FAIL for each in findings):
+        return findings
+    at = next((at for at, each in enumerate(findings) if each.check == "database"), 0)
+    return [*findings[:at], database.judge_damage(str(met)), *(e for e in findings[at:] if e.check != "database")]
+
+
+async def _run(check: Check[Any], patient: Patient, damage: list[DamagedError]) -> list[FindingView]:
+    """`damage` takes what a check met of it, which is for the check `database` to tell."""
     try:
         return check.judge(await check.gather(patient))
+    except DamagedError as error:
+        damage.append(error)
+        found = "not looked at, since the database cannot be read where this looks"
+        return [warned(check.name, found, "the check `database` says what to do; then run this again")]
     except NotLookedAtError as error:
         return [warned(check.name, f"not looked at, since {error}", "see to that first, and run this again")]
     except (MeshError, OSError) as error:

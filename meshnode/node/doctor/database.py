@@ -26,6 +26,8 @@ class DatabaseFacts:
     locked: bool = False  # under a key that is under a passphrase that nobody said
     error: str = ""  # why it does not open, or cannot be read
     closed: bool = False  # this user may not read it
+    full: bool = False  # the disk under it is what is wrong
+    denied: bool = False  # who may write there is what is wrong
     format: int = 0
     known_format: int = 0
     problems: tuple[str, ...] = ()  # of `PRAGMA quick_check`
@@ -44,8 +46,21 @@ def judge_database(facts: DatabaseFacts) -> list[FindingView]:
         todo = "run this at a terminal, or name a descriptor that the passphrase is read from: `--passphrase-fd N`"
         return [warned(check, f"{facts.path} is encrypted, its key under a passphrase: it was not opened", todo)]
     if facts.error:
-        return [failed(check, facts.error, SEE_HOME if facts.closed else _FROM_BACKUP)]
+        return [failed(check, facts.error, _todo(facts))]
     return or_passed(check, _contents(facts), f"{_described(facts)}: whole, as far as `PRAGMA quick_check` tells")
+
+
+def _todo(facts: DatabaseFacts) -> str:
+    if facts.full:
+        return "make room: the check `disk` says how much is free; the database is not what is wrong"
+    if facts.denied and not facts.closed:
+        return "the checks `home` and `disk` say who may write there; the database is not what is wrong"
+    return SEE_HOME if facts.closed else _FROM_BACKUP
+
+
+def judge_damage(error: str) -> FindingView:
+    """What another check met in the file."""
+    return failed("database", error, _FROM_BACKUP)
 
 
 _FROM_BACKUP = "stop the node, keep a copy of the file, and restore database and keys from one backup, or join again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from meshnode.node.doctorviews import FAIL, PASS, WARN, FindingView
 
@@ -38,6 +39,15 @@ def counted(number: int, noun: str) -> str:
 def or_passed(check: str, findings: Iterable[FindingView], well: str) -> list[FindingView]:
     """What was found, or that all is well."""
     return list(findings) or passed(check, well)
+
+
+def time_of_day(ms: int) -> str:
+    """`1 May 14:05 UTC`."""
+    try:
+        at = datetime.fromtimestamp(ms / 1000, UTC)
+    except (OverflowError, OSError, ValueError):  # a clock of a far future
+        return "a day beyond the calendar"
+    return f"{at.day} {at:%b %H:%M} UTC"
 
 
 def bytes_text(number: int) -> str:

@@ -102,6 +102,7 @@ class ConfigFacts:
     there: bool = True
     error: str = ""
     closed: bool = False  # this user may not read it
+    running: bool = False  # a node that read it once
 
 
 def judge_config(facts: ConfigFacts) -> list[FindingView]:
@@ -109,5 +110,12 @@ def judge_config(facts: ConfigFacts) -> list[FindingView]:
     if facts.error:
         if facts.closed:
             return [failed("config", facts.error, SEE_HOME)]
-        return [failed("config", facts.error, f"mend {facts.path}; without that file all is as by default")]
-    return passed("config", f"{facts.path} can be read" if facts.there else "no config.toml: all is as by default")
+        todo = (
+            f"mend {facts.path}: `meshnode config check` names every line; do not remove it, it has the name and port"
+        )
+        return [failed("config", facts.error, todo)]
+    if facts.there:
+        return passed("config", f"{facts.path} can be read")
+    now = "what the node was started with stays in force until its next start, and then" if facts.running else "so"
+    found = f"{facts.path} is missing: {now} every setting is as by default, `port` and `name` too"
+    return [warned("config", found, "restore it from a backup, or say them again: `meshnode config set SETTING VALUE`")]

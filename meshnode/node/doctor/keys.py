@@ -53,10 +53,12 @@ class RecoveryFacts:
 def judge_recovery(facts: RecoveryFacts) -> list[FindingView]:
     """It stands above every device, so it belongs on none."""
     if not facts.beside:
-        found = "no recovery key lies beside the node: it, or its words, should be where its owner put them"
+        found = (
+            "no recovery key lies beside the node: the file, or the words that `init` showed, should be in a safe place"
+        )
         return passed("recovery", found)
     kept = "under a passphrase" if facts.protected else "under no passphrase"
-    todo = f"move {facts.path} off this device, to a safe place, or write its words down: it is needed to retire an "
+    todo = f"move {facts.path} off this device, to a safe place: it is needed to retire an "
     return [warned("recovery", f"{facts.path} still lies beside the node, {kept}", f"{todo}authority that was stolen")]
 
 

@@ -9,7 +9,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from meshnode.errors import LockedError, MeshError
+from meshnode.errors import LockedError, MeshError, NoRoomError, NotAllowedError
 from meshnode.node.databases import is_encrypted
 from meshnode.node.doctor.database import DatabaseFacts, DiskFacts, PlaceFacts, WalFacts
 from meshnode.node.doctor.look_home import closed
@@ -36,7 +36,8 @@ def read_through(patient: Patient, seconds: float) -> DatabaseFacts:
     started = time.monotonic()
     try:
         encrypted = is_encrypted(path)
-        with closing(patient.database().reader()) as reader:
+        file = patient.database()
+        with closing(file.reader(immutable=not patient.running and file.stands_alone)) as reader:
             with reader.snapshot() as tx:
                 found = schema.format_of(tx)
                 lost = logcounts.lost(tx) if found == schema.FORMAT else 0
@@ -45,7 +46,15 @@ def read_through(patient: Patient, seconds: float) -> DatabaseFacts:
         return DatabaseFacts(str(path), encrypted=True, locked=True, bytes=size)
     except MeshError as error:
         begins = "it does not begin as a database that can be read without a key: " if encrypted else ""
-        return DatabaseFacts(str(path), encrypted=encrypted, error=f"{begins}{error}", closed=closed(path), bytes=size)
+        return DatabaseFacts(
+            str(path),
+            encrypted=encrypted,
+            error=f"{begins}{error}",
+            closed=closed(path),
+            full=isinstance(error, NoRoomError),
+            denied=isinstance(error, NotAllowedError),
+            bytes=size,
+        )
     return DatabaseFacts(
         str(path),
         encrypted=encrypted,

@@ -82,4 +82,4 @@ async def look_at_config(patient: Patient) -> ConfigFacts:
         await asyncio.to_thread(load_config, path)
     except ConfigError as error:
         return ConfigFacts(str(path), error=str(error), closed=closed(path))
-    return ConfigFacts(str(path), there=path.exists())
+    return ConfigFacts(str(path), there=path.exists(), running=patient.running)

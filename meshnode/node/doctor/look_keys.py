@@ -31,7 +31,9 @@ class _Stored:
 
 def _stored(patient: Patient) -> _Stored:
     try:
-        with closing(patient.database().reader()) as reader, reader.snapshot() as tx:
+        file = patient.database()
+        alone = not patient.running and file.stands_alone
+        with closing(file.reader(immutable=alone)) as reader, reader.snapshot() as tx:
             site, incarnation = meta.read_bytes(tx, meta.SITE), meta.read_bytes(tx, meta.INCARNATION)
             return _Stored(site_text(site), incarnation.hex(), meta.read(tx, TWIN) is not None)
     except MeshError:

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+from meshnode.model.verdict import UNRESOLVED_KEY
 from meshnode.node.doctor.mesh import ClockFacts, LinkFacts, MembershipFacts, Reach
 from meshnode.node.doctor.patient import Patient
 from meshnode.node.doctor.rows import DRIFT, TableFacts
@@ -35,6 +36,7 @@ async def look_at_links(patient: Patient) -> LinkFacts:
         status.online,
         tuple(Reach(f"{m.name} ({m.short})", m.linked, m.dial.why) for m in found.members if not m.retired),
         tuple(Reach(peer.address, peer.dial.state == "linked", peer.dial.why) for peer in found.peers),
+        status.retired,
     )
 
 
@@ -55,8 +57,10 @@ async def look_at_tables(patient: Patient) -> TableFacts:
     return TableFacts(
         tuple(await patient.answering.tables()),
         tuple(notice for notice in status.notices if notice.kind == DRIFT),
+        tuple(notice for notice in status.notices if notice.kind == UNRESOLVED_KEY),
         status.waiting,
         tuple(status.lagging),
+        patient.now_ms,
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import socket
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -15,12 +17,14 @@ from meshnode.net.adapters import mtu_of
 from meshnode.net.endpoint_socket import open_socket
 from meshnode.net.interfaces import Selection
 from meshnode.net.multicast import multicast_paths, refusals
+from meshnode.node.config import Config
 from meshnode.node.doctor.network import InterfaceFacts, InterfacesFacts, MdnsFacts, NodeFacts, PortFacts
 from meshnode.node.doctor.patient import NotLookedAtError, Patient
 from meshnode.node.interfaces import guard_of, selection_of
 from meshnode.node.lock import Holder, holder_of
 
 LOCKS = Path("/proc/locks")
+UDP, TCP = ("udp", "07"), ("tcp", "0A")  # tables of the kernel, and the state of a socket that waits there
 _SOCKETS = 4096  # open files of one process that are looked at for a socket
 _PROCESSES = 8192  # that are looked through
 
@@ -116,10 +120,36 @@ async def look_at_port(patient: Patient) -> PortFacts:
     port, listen = patient.config.port or patient.home.port, patient.config.listen
     if patient.running:
         status = await patient.answering.status()
-        return PortFacts(port, listen, running=True, bound=status.port, online=status.online)
+        foreign = await asyncio.to_thread(_foreign, patient.config, status.pid)
+        return PortFacts(port, listen, running=True, bound=status.port, online=status.online, foreign=foreign)
     if not patient.settings_readable:
         raise NotLookedAtError("the settings cannot be read: see `config`")
-    return await asyncio.to_thread(_free_port, patient, port, listen)
+    found = await asyncio.to_thread(_free_port, patient, port, listen)
+    holder = _living(patient)
+    foreign = await asyncio.to_thread(_foreign, patient.config, None if holder is None else holder.pid)
+    return replace(found, foreign=foreign)
+
+
+def _foreign(config: Config, own: int | None) -> tuple[tuple[str, int, str], ...]:
+    """TCP ports of the settings that a process other than `own`, the node, listens on; its name where that is told."""
+    named = [("metrics_port", config.metrics_port), ("dashboard_port", config.dashboard_port)]
+    found = [(setting, port, process_at(port, TCP)) for setting, port in named if port and _listened_at(port)]
+    return tuple(
+        (setting, port, _named(pid) or "another program")
+        for setting, port, pid in found
+        if (own is None or pid not in (None, own))
+    )
+
+
+def _listened_at(port: int) -> bool:
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
+        if os.name == "posix":  # a port whose connections ended lately is free
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
 
 
 def _free_port(patient: Patient, port: int, listen: str) -> PortFacts:
@@ -136,9 +166,11 @@ def _free_port(patient: Patient, port: int, listen: str) -> PortFacts:
     return PortFacts(port, listen, taken=True, taken_by=_named(pid), by_holder=mine)
 
 
-def process_at(port: int, proc: Path = Path("/proc")) -> int | None:
-    """The process that has a UDP port, as far as Linux tells whoever runs this."""
-    sockets = {f"socket:[{inode}]" for name in ("udp", "udp6") for inode in _inodes(proc / "net" / name, port)}
+def process_at(port: int, kind: tuple[str, str] = UDP, proc: Path = Path("/proc")) -> int | None:
+    """The process that has a port, of the kernel's tables of that kind, as far as Linux tells whoever runs this."""
+    name, state = kind
+    tables = (proc / "net" / name, proc / "net" / f"{name}6")
+    sockets = {f"socket:[{inode}]" for table in tables for inode in _inodes(table, port, state)}
     if not sockets:
         return None
     with suppress(OSError):
@@ -151,14 +183,14 @@ def process_at(port: int, proc: Path = Path("/proc")) -> int | None:
     return None
 
 
-def _inodes(table: Path, port: int) -> list[str]:
+def _inodes(table: Path, port: int, state: str) -> list[str]:
     """Of the sockets that are bound to a port; `sl local_address rem_address st … uid timeout inode`."""
     try:
         lines = table.read_text(encoding="ascii").splitlines()[1:]
     except (OSError, UnicodeDecodeError):
         return []
     fields = [line.split() for line in lines]
-    return [each[9] for each in fields if len(each) > 9 and each[1].endswith(f":{port:04X}")]
+    return [each[9] for each in fields if len(each) > 9 and each[1].endswith(f":{port:04X}") and each[3] == state]
 
 
 def _named(pid: int | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from meshnode.limits import CLOCK_OFFSET_NOTICE_MS, SKEW_MS
-from meshnode.node.doctor.findings import counted, failed, listed, or_passed, passed, warned
+from meshnode.node.doctor.findings import counted, failed, listed, or_passed, passed, time_of_day, warned
 from meshnode.node.doctorviews import FindingView
 from meshnode.node.memberviews import MemberView, only_authority
 from meshnode.node.views import PeerView
@@ -30,19 +30,20 @@ def judge_clock(facts: ClockFacts) -> list[FindingView]:
         for peer in facts.peers
         if peer.clock_offset_ms is not None and not peer.retired and facts.now_ms - (peer.last_seen_ms or 0) <= FRESH_MS
     ]
-    findings = list(_offsets(told)) + list(_own_clock(facts))
+    findings = list(_offsets(told, facts.now_ms)) + list(_own_clock(facts, told))
     if not told:
         return or_passed("clock", findings, "nobody told the time in the last day, so there is nothing to compare")
     most = max(abs(peer.clock_offset_ms or 0) for peer in told)
     return or_passed("clock", findings, f"at most {most / 1000:.0f} s off, by what {counted(len(told), 'other')} told")
 
 
-def _offsets(told: Sequence[PeerView]) -> Iterator[FindingView]:
+def _offsets(told: Sequence[PeerView], now_ms: int) -> Iterator[FindingView]:
     off = [peer for peer in told if abs(peer.clock_offset_ms or 0) >= CLOCK_OFFSET_NOTICE_MS]
     ours = len(off) == len(told) > 1 and len({(peer.clock_offset_ms or 0) > 0 for peer in off}) == 1
     for peer in off:
         offset = peer.clock_offset_ms or 0
-        found = f"the clock of {peer.name} ({peer.short}) is {offset / 1000:+.0f} s off this device's"
+        when = "is" if peer.linked else f"was, {(now_ms - (peer.last_seen_ms or 0)) // 60_000} min ago,"
+        found = f"the clock of {peer.name} ({peer.short}) {when} {offset / 1000:+.0f} s off this device's"
         todo = "set this device's clock right: it is off everybody's" if ours else "set one of the two clocks right"
         if abs(offset) > SKEW_MS:
             ahead = "what it writes is refused here" if offset > 0 else "what this device writes is refused there"
@@ -51,11 +52,21 @@ def _offsets(told: Sequence[PeerView]) -> Iterator[FindingView]:
             yield warned("clock", found, f"{todo}, before what is written is refused at 300 s")
 
 
-def _own_clock(facts: ClockFacts) -> Iterator[FindingView]:
+def _own_clock(facts: ClockFacts, told: Sequence[PeerView]) -> Iterator[FindingView]:
     ahead = facts.hlc_ms - facts.now_ms
-    if ahead >= CLOCK_OFFSET_NOTICE_MS:
+    linked = [peer for peer in told if peer.linked]
+    off = [peer for peer in linked if abs(peer.clock_offset_ms or 0) >= CLOCK_OFFSET_NOTICE_MS]
+    if len(off) < len(linked) - len(off):  # most of those who tell the time now agree with it
+        if ahead > SKEW_MS:
+            found = f"this device's clock agrees with its peers', and what it wrote is dated {ahead / 1000:.0f} s ahead"
+            todo = (
+                "nothing is to be set: what it writes goes on from that date, and others take it from "
+                f"{time_of_day(facts.hlc_ms - SKEW_MS)} on; until then they refuse it, and it is offered again"
+            )
+            yield warned("clock", found, todo)
+    elif ahead >= CLOCK_OFFSET_NOTICE_MS:
         found = f"this device's clock is {ahead / 1000:.0f} s behind what was written already"
-        todo = "set it right: it went back, or something was dated ahead"
+        todo = "set it right: it went back; where it is right now and was ahead before, a link to a member shows that"
         yield failed("clock", found, todo) if ahead > SKEW_MS else warned("clock", found, todo)
 
 
@@ -76,6 +87,7 @@ class LinkFacts:
     online: bool = True
     members: tuple[Reach, ...] = ()
     peers: tuple[Reach, ...] = ()  # addresses that the settings name
+    retired: bool = False  # this device: nobody links with it
 
 
 def judge_links(facts: LinkFacts) -> list[FindingView]:
@@ -84,12 +96,11 @@ def judge_links(facts: LinkFacts) -> list[FindingView]:
         return passed("links", f"no node runs here, so none of {counted(len(facts.members), 'other')} is dialed")
     if not facts.online:
         return [warned("links", "this node is cut off from others on purpose", "let it talk again, or start it anew")]
+    todo = "is it on, and in reach? see `interfaces` and `mdns`"
+    if facts.retired:
+        todo = "no member links with a device that was retired: see `membership`"
     findings = [
-        warned(
-            "links",
-            f"no link to {each.who}: {each.why}",
-            "is it on, and in reach? see `interfaces` and `mdns`",
-        )
+        warned("links", f"no link to {each.who}: {each.why}", todo)
         for each in (*facts.members, *facts.peers)
         if not each.linked
     ]
@@ -123,7 +134,10 @@ def _own_place(own: MemberView | None) -> Iterator[FindingView]:
         yield failed("membership", "this device is no member of its mesh", todo)
     elif own.retired:
         found = f"this device was retired{f' by {own.retired_by}' if own.retired_by else ''}"
-        yield failed("membership", found, "nobody takes what it writes: join again in a new home, by a new invite")
+        todo = (
+            "nobody takes what it writes: `meshnode identity renew INVITE` makes it another device that keeps the rows"
+        )
+        yield failed("membership", found, todo)
 
 
 def _authorities(facts: MembershipFacts) -> Iterator[FindingView]:

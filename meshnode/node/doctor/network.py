@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshnode.limits import DATAGRAM_BYTES
-from meshnode.node.doctor.findings import failed, listed, passed, warned
+from meshnode.net.interfaces import ALLOW, DENY
+from meshnode.node.doctor.findings import NAMED, failed, listed, passed, warned
 from meshnode.node.doctorviews import FindingView
 
 IPV6_MTU = 1280  # bytes of a packet that every link of IPv6 takes (RFC 8200 §5)
@@ -60,19 +61,34 @@ class InterfacesFacts:
 def judge_interfaces(facts: InterfacesFacts) -> list[FindingView]:
     """Which are used, which are not and why, and what is wrong with those that are."""
     used = [each for each in facts.every if not each.reason]
-    skipped = [f"{each.name} ({each.reason})" for each in facts.every if each.reason]
-    findings = [finding for each in used for finding in _used(each)]
-    not_used = f"; not used: {listed(skipped)}" if skipped else ""
+    skipped = [each for each in facts.every if each.reason]
+    findings = [finding for each in used for finding in _used(each) or passed("interfaces", _told(each))]
+    findings += [finding for each in skipped[:NAMED] for finding in passed("interfaces", _told(each))]
+    if skipped[NAMED:]:
+        findings += passed("interfaces", f"not used either: {listed([each.name for each in skipped[NAMED:]])}")
     if facts.private or not all(each.loopback for each in used):
-        return [*passed("interfaces", f"used: {listed([each.name for each in used])}{not_used}"), *findings]
-    todo = "join a network; where the one that should be used is among those, name it in `allow_interfaces`"
-    return [*findings, warned("interfaces", f"no network beyond this device can be announced on{not_used}", todo)]
+        return findings
+    todo = "join a network; where the one that should be used is among these, name it in `allow_interfaces`"
+    denied = [each.name for each in skipped if DENY in each.reason]
+    if denied:
+        todo = f"take {listed(denied)} out of `{DENY}`, which wins over `{ALLOW}`; else join a network"
+    return [*findings, warned("interfaces", "no network beyond this device can be announced on", todo)]
 
 
-def _used(each: InterfaceFacts) -> Iterator[FindingView]:
+def _told(each: InterfaceFacts) -> str:
+    use = f"not used ({each.reason})" if each.reason else "used, its loopback" if each.loopback else "used"
+    multicast = "" if each.reason or each.refused else ", multicast works"
+    return f"{each.name}: {use}{multicast}{'' if each.mtu is None else f', MTU {each.mtu}'}"
+
+
+def _used(each: InterfaceFacts) -> list[FindingView]:
+    return list(_amiss(each))
+
+
+def _amiss(each: InterfaceFacts) -> Iterator[FindingView]:
     if each.refused:
         todo = "others are not found there: name their addresses in `peers`, or the interface in `deny_interfaces`"
-        yield warned("interfaces", f"multicast does not work: {each.refused}", todo)
+        yield warned("interfaces", f"{_told(each)}, but multicast does not work: {each.refused}", todo)
     if each.mtu is not None and each.mtu < IPV6_MTU and not each.loopback:
         what = f"{each.name} takes packets of {each.mtu} bytes, less than the {IPV6_MTU} of IPv6"
         todo = f"raise its MTU: links need datagrams of {DATAGRAM_BYTES} bytes, and those do not pass"
@@ -95,10 +111,24 @@ class PortFacts:
     taken: bool = False
     taken_by: str = ""  # which process has it, where that can be told
     by_holder: bool = False  # it is the one that holds the home
+    foreign: tuple[tuple[str, int, str], ...] = ()  # setting, TCP port and who else has it
 
 
 def judge_port(facts: PortFacts) -> list[FindingView]:
-    """Whether others can reach this node where it says that it is."""
+    """Whether others can reach this node where it says that it is, and this device's programs what it serves them."""
+    served = {"metrics_port": "no metrics are served there", "dashboard_port": "the dashboard does not open"}
+    others = [
+        warned(
+            "port",
+            f"TCP port {port} (`{setting}`) is taken by {who}: {served[setting]}",
+            f"stop that program, or `meshnode config set {setting} N`; then start the node anew",
+        )
+        for setting, port, who in facts.foreign
+    ]
+    return [*_udp_port(facts), *others]
+
+
+def _udp_port(facts: PortFacts) -> list[FindingView]:
     if facts.running:
         return [*_bound(facts)]
     if not facts.port:
@@ -107,12 +137,18 @@ def judge_port(facts: PortFacts) -> list[FindingView]:
         return passed("port", f"UDP port {facts.port} is bound by the process that holds the home")
     if facts.taken:
         who = f" by {facts.taken_by}" if facts.taken_by else ""
-        todo = "stop that program, or give this node another `port` in config.toml"
-        return [failed("port", f"UDP port {facts.port} is taken{who}", todo)]
+        found = f"UDP port {facts.port} is taken{who}: a node that starts now listens on another until its next start"
+        return [warned("port", found, _PORT_TAKEN)]
     if facts.error:
         todo = "set `listen` in config.toml to an address of this device, or leave it out"
         return [failed("port", f"UDP port {facts.port} at {facts.listen} cannot be bound: {facts.error}", todo)]
     return passed("port", f"UDP port {facts.port} is free; the node binds it when it runs")
+
+
+_PORT_TAKEN = (
+    "stop that program, or give this node another `port` in config.toml; members find it by mDNS meanwhile, those that "
+    "only know its address do not"
+)
 
 
 def _bound(facts: PortFacts) -> list[FindingView]:
@@ -120,7 +156,7 @@ def _bound(facts: PortFacts) -> list[FindingView]:
         return passed("port", "not bound: this node is cut off on purpose")
     if facts.bound != facts.port and facts.port:
         found = f"UDP port {facts.port} was taken, so the node listens on {facts.bound} until its next start"
-        return [warned("port", found, "find out which program has it; invites made before name the old port")]
+        return [warned("port", found, _PORT_TAKEN)]
     return passed("port", f"UDP port {facts.bound} is bound by the node")
 
 

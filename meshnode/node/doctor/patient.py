@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
-from meshnode.errors import StoreError
+from meshnode.errors import ConfigError, StoreError
 from meshnode.node.config import Config
 from meshnode.node.databases import DatabaseFile, database_of
 from meshnode.node.discoverviews import DiscoverView
@@ -59,7 +59,7 @@ class Patient:
         """Whether a node lives in the home, as far as this user can see."""
         try:
             return self.home.founded
-        except OSError:
+        except ConfigError:
             return False
 
     @property

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from meshnode.node.doctor.findings import counted, failed, listed, or_passed, passed, warned
+from meshnode.limits import SKEW_MS
+from meshnode.model.verdict import key_differs
+from meshnode.node.doctor.findings import counted, failed, listed, or_passed, passed, time_of_day, warned
 from meshnode.node.doctorviews import FindingView
 from meshnode.node.views import ConflictCounts, LaggingView, NoticeView, SyncStateView, TableView
+from meshnode.store.lagging import HELD, REJECTED
 from meshnode.store.log import HOW_TO_GO_ON
 
 DRIFT = "schema-drift"  # a notice: columns that others write are not here
@@ -19,8 +22,10 @@ class TableFacts:
 
     tables: tuple[TableView, ...] = ()
     drift: tuple[NoticeView, ...] = ()
+    unresolved: tuple[NoticeView, ...] = ()
     waiting: Mapping[str, int] = field(default_factory=dict)  # tables that are not here, and events held for each
     lagging: tuple[LaggingView, ...] = ()
+    now_ms: int = 0
 
 
 def judge_schema(facts: TableFacts) -> list[FindingView]:
@@ -38,19 +43,36 @@ def judge_schema(facts: TableFacts) -> list[FindingView]:
         )
         for each in facts.drift
     ]
+    findings += [_unresolved(each) for each in facts.unresolved]
     return or_passed("schema", findings, f"{counted(len(facts.tables), 'table')}, and nothing drifts")
+
+
+def _unresolved(each: NoticeView) -> FindingView:
+    found = f"table {each.table}: {counted(each.count, 'event')} of {each.site[:8]} with a key that names no row here"
+    return warned("schema", found, f"{key_differs(each.table)}; `meshnode verify` names every difference")
 
 
 def judge_held(facts: TableFacts) -> list[FindingView]:
     """Whether events wait for tables that are not here."""
     unusable = {each.table for each in facts.tables if each.unusable}
     findings = [_held(table, events, table in unusable) for table, events in facts.waiting.items()]
-    others = [each for each in facts.lagging if each.reason != "held"]
+    refused = [each for each in facts.lagging if each.reason == REJECTED]
+    findings += [_refused(each, facts.now_ms) for each in refused]
+    others = [each for each in facts.lagging if each.reason not in (HELD, REJECTED)]
     if others:
         groups = listed([f"{each.table} of {each.name or each.site[:8]} ({each.reason})" for each in others])
         todo = "`meshnode request-sync` asks for what may be missing; `meshnode status` shows how far behind it is"
         findings.append(warned("held", f"not all is applied here yet: {groups}", todo))
     return or_passed("held", findings, "nothing is held, nothing is known to be missing")
+
+
+def _refused(each: LaggingView, now_ms: int) -> FindingView:
+    whose = f"events of {each.name or each.site[:8]} for table {each.table} are refused, and offered again"
+    taken_ms = each.known[0] - SKEW_MS
+    if taken_ms > now_ms:
+        todo = f"they are dated ahead, and taken from {time_of_day(taken_ms)} on where this device's clock is right"
+        return warned("held", whose, f"{todo}: nothing else helps")
+    return warned("held", whose, "`meshnode notices` says which bound they are beyond; asking for them does not help")
 
 
 def _held(table: str, events: int, unusable: bool) -> FindingView:
