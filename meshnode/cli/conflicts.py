@@ -72,7 +72,7 @@ _SHOWN = ("id", "table", "key", "column", "ours", "theirs", "by", "shown", "cert
 
 
 async def _list(options: argparse.Namespace) -> list[ConflictView]:
-    async with connect.looking(options) as operations:
+    async with connect.reading(options) as operations:
         return await operations.conflicts(options.table, everything=options.all, limit=options.limit)
 
 

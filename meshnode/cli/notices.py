@@ -52,12 +52,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _notices(options: argparse.Namespace) -> list[NoticeView]:
-    async with connect.looking(options) as operations:
+    async with connect.reading(options) as operations:
         return await operations.notices(kind=options.kind, everything=options.all)
 
 
 async def _follow(options: argparse.Namespace) -> None:
-    async with connect.looking(options) as operations:
+    async with connect.reading(options) as operations:
         rows = TableRows()
         async for notice in operations.follow_notices(kind=options.kind, everything=options.all):
             if options.output in ("json", "jsonl"):

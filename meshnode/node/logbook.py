@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
-from meshnode.engine.engine import Engine
-from meshnode.errors import NotFoundError
 from meshnode.limits import NOTICE_ROWS
 from meshnode.node.api import ALL_EVENTS
 from meshnode.node.eventlog import event_page
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.reading import notice_view
 from meshnode.node.stored import Stored
-from meshnode.node.views import AcknowledgedView, NoticeView
+from meshnode.node.views import NoticeView
 from meshnode.store import notices
 from meshnode.store.database import Tx
 
@@ -53,17 +51,3 @@ class Logbook(Stored):
                 yield notice_view(notice)
             if not page:
                 await self.storage.changed.wait(rung, self._poll_s())
-
-    async def acknowledge(self, ids: Sequence[int] | None = None) -> AcknowledgedView:
-        """These notices were seen, or all of them; NotFoundError where one of them is not there."""
-        return AcknowledgedView(acknowledged=await self.storage.write(lambda engine: _acknowledge(engine, ids)))
-
-
-def _acknowledge(engine: Engine, ids: Sequence[int] | None) -> int:
-    with engine.context.transaction() as tx:
-        if ids is None:
-            return notices.acknowledge_all(tx)
-        missing = [number for number in ids if not notices.acknowledge(tx, number)]
-        if missing:  # all of them, or none
-            raise NotFoundError(f"there is no notice {missing[0]}: `meshnode notices --all` lists them")
-        return len(ids)
