@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from meshnode.errors import UsageError
 from meshnode.limits import NOTICE_ROWS
+from meshnode.model.noticekinds import NOTICE_KINDS
+from meshnode.model.wording import nearest
 from meshnode.node.api import ALL_EVENTS
 from meshnode.node.eventlog import event_page
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
@@ -28,6 +31,7 @@ class Logbook(Stored):
 
     async def notices(self, *, kind: str | None = None, everything: bool = False) -> list[NoticeView]:
         """Surfaced conditions, the latest first."""
+        _known(kind)
 
         def read(tx: Tx) -> list[NoticeView]:
             # Each of the shared entries past the bound is one more row.
@@ -38,6 +42,7 @@ class Logbook(Stored):
 
     async def follow_notices(self, *, kind: str | None = None, everything: bool = False) -> AsyncIterator[NoticeView]:
         """Those there are, in the order in which they last arose, then each as it arises."""
+        _known(kind)
         seq = 0
         while not self._ended():
             rung = self.storage.changed.listen()
@@ -51,3 +56,9 @@ class Logbook(Stored):
                 yield notice_view(notice)
             if not page:
                 await self.storage.changed.wait(rung, self._poll_s())
+
+
+def _known(kind: str | None) -> None:
+    if kind is not None and kind not in NOTICE_KINDS:
+        hint = nearest(kind, NOTICE_KINDS) or f": there are {', '.join(sorted(NOTICE_KINDS))}"
+        raise UsageError(f"there is no kind of notice {kind[:40]!r}{hint}")
