@@ -42,7 +42,12 @@ def unreadable_file(path: object, error: OSError) -> MeshError:
     """For a file that somebody named: NotFoundError where there is none, UsageError where it cannot be read."""
     if isinstance(error, FileNotFoundError):
         return NotFoundError(f"there is no file {path}")
-    return UsageError(f"cannot read {path}: {error.strerror}")
+    return UsageError(f"cannot read {path}: {reason_of(error)}")
+
+
+def reason_of(error: Exception) -> str:
+    """Why, without the number and the path that Python adds: whoever says it has named the path."""
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 class IdentityError(MeshError):

@@ -11,6 +11,7 @@ import sys
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_one, print_table, printable
+from meshnode.model.wording import counted_text
 from meshnode.node.jsonvalues import to_json_builtins
 from meshnode.node.views import CheckReport
 
@@ -39,11 +40,12 @@ def _print(report: CheckReport) -> None:
         print_table([to_json_builtins(each) for each in report.differences], ("table", "where", "what"))
     if report.count > len(report.differences):
         print(f"and {report.count - len(report.differences)} more", file=sys.stderr)
-    verdict = "clean" if not report.count else f"{report.count} differences"
+    verdict = "clean" if not report.count else counted_text(report.count, "difference")
     if report.mended:
         verdict = f"{report.mended} mended, {verdict}"
-    given = f"; {report.given} clocks, values and watermarks taken as given" if report.given else ""
-    print(printable(f"{verdict}: {report.events} events, {report.rows} rows of {report.tables} tables{given}"))
+    given = f"; taken as given of clocks, values and watermarks: {report.given:,}" if report.given else ""
+    events, rows = counted_text(report.events, "event"), counted_text(report.rows, "row")
+    print(printable(f"{verdict}: {events}, {rows} of {counted_text(report.tables, 'table')}{given}"))
     if report.mendable:
         print("`meshnode check --repair` mends what the log tells, and asks the members for the rest", file=sys.stderr)
 

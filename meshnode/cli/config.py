@@ -18,12 +18,12 @@ import msgspec
 
 from meshnode.cli import connect
 from meshnode.cli.globals import add_globals
-from meshnode.cli.output import cell, print_many, print_one, print_table, printable
+from meshnode.cli.output import cell, print_one, print_summed, print_table, printable
 from meshnode.errors import ConfigError, unreadable_file
 from meshnode.limits import CONFIG_BYTES
 from meshnode.node.config import SETTINGS, Config, fault_of, setting_of
 from meshnode.node.configtext import about_text, faults_in, parsed_values, said_in, value_text
-from meshnode.node.configviews import ConfigCheck, ConfigReceipt, ConfigView, FaultView
+from meshnode.node.configviews import ConfigCheck, ConfigReceipt, ConfigView, FaultView, SettingView
 
 if TYPE_CHECKING:
     from meshnode.node.api import Operations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 INVALID = 1
 CONFIRMS = 3  # times that a change is looked for in the running node: others may change the file at the same time
-_COLUMNS = ("setting", "value", "default", "source", "applies")
+_COLUMNS = ("setting", "value", "default", "source", "in force")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show = _action(actions, "show", "Show every setting, or one: what is in force, and where that comes from.")
     show.add_argument("key", nargs="?", metavar="KEY", help="this setting alone (default: all)")
     change = _action(
-        actions, "set", "Change settings, all that are named or none. A list is JSON or TOML, in one word."
+        actions,
+        "set",
+        "Change settings, all that are named or none. A list is one word of JSON or TOML, or several.",
     )
     change.add_argument("words", nargs="+", metavar="KEY VALUE", help="a setting and what it is to be, in pairs")
     apply = _action(
@@ -116,16 +118,13 @@ def _show(options: argparse.Namespace) -> int:
     if options.key is not None:
         (one,) = (each for each in view.settings if each.setting == options.key)
         print_one(one, options.output)
-    elif options.output == "json":
-        print_one(view, options.output)
-    elif options.output == "jsonl":
-        print_many(view.settings, options.output)
+    elif options.output in ("json", "jsonl"):
+        print_summed(view, "settings", options.output)
     else:
-        lines = [{name: _shown(getattr(each, name)) for name in _COLUMNS} for each in view.settings]
-        print_table(lines, _COLUMNS)
+        print_table([_line(each) for each in view.settings], _COLUMNS)
         for each in view.settings:
             if each.pending is not msgspec.UNSET:
-                print(f"{each.setting} will be {cell(_shown(each.pending))} after a restart of the node")
+                print(f"{each.setting} will be {cell(_shown(each.pending))} at the next start of the node")
     return 0
 
 
@@ -139,6 +138,11 @@ def _alone(home: Home) -> Configuring:
     from meshnode.node.configuring import Configuring
 
     return Configuring(home, None)
+
+
+def _line(each: SettingView) -> dict[str, Any]:
+    said = {name: _shown(getattr(each, name)) for name in ("setting", "value", "default", "source")}
+    return {**said, "in force": "at once" if each.applies == "live" else "next start"}
 
 
 def _shown(value: Any) -> Any:
@@ -189,8 +193,12 @@ def _print_receipt(receipt: ConfigReceipt, output: str | None) -> None:
         print(f"{name}: {cell(_shown(each.before))} -> {cell(_shown(each.after))}")
     if not receipt.changed:
         print("nothing changed: config.toml said so before")
-    if receipt.reloaded:
-        print(f"the running node ({receipt.site[:8]}) has taken it over")
+    at_once = [name for name in receipt.changed if name not in (*receipt.restart_required, *receipt.overridden)]
+    if receipt.reloaded and (at_once or not receipt.changed):
+        what = ", ".join(at_once) if len(at_once) < len(receipt.changed) else "it"
+        print(f"the running node ({receipt.site[:8]}) has taken {what} over")
+    elif receipt.reloaded:
+        print(f"the running node ({receipt.site[:8]}) has read the file, and goes on as it was started")
     elif receipt.site:
         print("the running node did not confirm it: see `meshnode config show`")
     if receipt.restart_required:

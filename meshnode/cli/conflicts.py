@@ -4,8 +4,10 @@ The later clock decided at once which of the two shows; what the other one wrote
 acknowledgement tells whether the other device had seen ours, the conflict is only `possible`. A delete against a write
 is about the row, and has no column.
 
-`conflicts resolve ID --prefer SITE` writes that side's value again where it does not show; `conflicts acknowledge ID`
-leaves it as it is. An ID may be cut to its first eight digits.
+`conflicts resolve ID --prefer SITE` writes that side's value again where it does not show, which decides it at the
+other author too. Where it shows already nothing is written, and there it stays open until somebody decides it or writes
+the cell. `conflicts acknowledge ID` leaves it as it is. An ID may be cut to its first eight digits; `when` is the later
+of the two writes, by its clock.
 """
 
 from __future__ import annotations
@@ -16,11 +18,16 @@ from meshnode.cli import connect
 from meshnode.cli.globals import add_globals
 from meshnode.cli.output import cell, print_many, print_one, print_table
 from meshnode.errors import UsageError
+from meshnode.model.wording import time_text
 from meshnode.node.api import CONFLICTS_PER_PAGE
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView, SideView
 
 _SHORT = 8  # digits of an id, or of a site, in a table
 _VALUE_CHARACTERS = 40
+_NOTHING_WRITTEN = (
+    "That value showed already, so nothing was written: at the other author the conflict stays open until it is "
+    "decided there too, or the cell is written again."
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,10 +63,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """List, or decide one."""
     if options.action is not None:
-        print_one(connect.run(_decide(options)), options.output)
+        receipt = connect.run(_decide(options))
+        print_one(receipt, options.output)
+        if options.action == "resolve" and receipt.event is None and options.output not in ("json", "jsonl"):
+            print(_NOTHING_WRITTEN)
         return 0
-    if not 0 < options.limit <= CONFLICTS_PER_PAGE:
-        raise UsageError(f"--limit takes a number from 1 to {CONFLICTS_PER_PAGE}")
+    if not 0 <= options.limit <= CONFLICTS_PER_PAGE:
+        raise UsageError(f"--limit takes a number from 0 to {CONFLICTS_PER_PAGE}")
     found = connect.run(_list(options))
     if options.output in ("json", "jsonl"):
         print_many(found, options.output)
@@ -68,11 +78,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-_SHOWN = ("id", "table", "key", "column", "ours", "theirs", "by", "shown", "certainty", "status")
+_SHOWN = ("id", "when", "table", "key", "column", "ours", "theirs", "by", "shown", "certainty", "status")
 
 
 async def _list(options: argparse.Namespace) -> list[ConflictView]:
-    async with connect.looking(options) as operations:
+    async with connect.reading(options) as operations:
         return await operations.conflicts(options.table, everything=options.all, limit=options.limit)
 
 
@@ -86,6 +96,7 @@ async def _decide(options: argparse.Namespace) -> ConflictReceipt:
 def _row(conflict: ConflictView) -> dict[str, object]:
     return {
         "id": conflict.id[:_SHORT],
+        "when": time_text(max(conflict.ours.hlc, conflict.theirs.hlc)[0]),
         "table": conflict.table,
         "key": _cut(conflict.key),
         "column": "(the row)" if conflict.column is None else conflict.column,

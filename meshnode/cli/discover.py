@@ -62,8 +62,7 @@ async def _discover(options: argparse.Namespace, seconds: float) -> DiscoverView
 
 
 def _lines(found: DiscoverView) -> Iterator[dict[str, Any]]:
-    """One object each: how discovery is, then interfaces, members, addresses to dial, its own, strangers."""
-    yield {"kind": "discovery", "discovery": found.discovery, "running": found.running}
+    """One object each: interfaces, members, addresses to dial, its own, strangers; last how discovery is."""
     kinds: tuple[tuple[str, Sequence[Any]], ...] = (
         ("interface", found.interfaces),
         ("member", found.members),
@@ -74,6 +73,9 @@ def _lines(found: DiscoverView) -> Iterator[dict[str, Any]]:
     for kind, views in kinds:
         for view in views:
             yield {"kind": kind, **to_json_builtins(view)}
+    lists = {"interfaces", "members", "peers", "own", "strangers"}
+    rest = {name: value for name, value in to_json_builtins(found).items() if name not in lists}
+    yield {"line": "summary", **rest}
 
 
 def _print(found: DiscoverView) -> None:

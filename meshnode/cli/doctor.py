@@ -15,10 +15,11 @@ from contextlib import contextmanager
 import msgspec
 
 from meshnode.cli import connect
-from meshnode.cli.output import counted_text, print_many, print_one, printable
+from meshnode.cli.output import print_summed, printable
 from meshnode.cli.passphrase import passphrase_of
 from meshnode.control.client import ControlClient
 from meshnode.errors import BusyError, MeshError
+from meshnode.model.wording import counted_text
 from meshnode.node.config import Config
 from meshnode.node.doctor.checks import CHECKS, Tell, chosen
 from meshnode.node.doctor.examine import examine
@@ -42,10 +43,8 @@ def run(options: argparse.Namespace) -> int:
     chosen(options.checks)
     with _progress() as tell:
         found = connect.run(_doctor(options, tell))
-    if options.output == "json":
-        print_one(found, options.output)
-    elif options.output == "jsonl":
-        print_many(found.findings, options.output)
+    if options.output in ("json", "jsonl"):
+        print_summed(found, "findings", options.output)
     else:
         _print(found)
     return CODES[found.verdict]

@@ -10,17 +10,24 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshnode.cli import connect
 from meshnode.cli.evict import time_ms
-from meshnode.cli.output import JsonRows, TableRows, counted_text, printable
+from meshnode.cli.output import JsonRows, TableRows, printable
 from meshnode.errors import UsageError
-from meshnode.node.api import Operations
+from meshnode.model.wording import counted_text, time_text
 from meshnode.node.eventviews import EVENTS_PER_PAGE, VERDICTS, EventPage, EventQuery, EventView
 
+if TYPE_CHECKING:
+    from meshnode.control.client import ControlClient
+    from meshnode.node.reads import Reading
+
 _TIME = "2026-11-30, 2026-11-30T17:00 (UTC unless it names an offset), or milliseconds since 1970"
+_SHOWN = (
+    *("position", "id", "site", "time", "logical", "table", "key", "op", "columns", "size", "verdict", "removed"),
+    "fault",
+)
 _SHORT_ID = 16  # hex digits of an event id in a table: as many as notices show
 
 
@@ -61,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
 async def _events(options: argparse.Namespace, query: EventQuery) -> tuple[int, int]:
     seen = faults = 0
     table = options.output not in ("json", "jsonl")
-    async with connect.looking(options) as operations:
-        rows: JsonRows | TableRows = TableRows() if table else JsonRows(options.output)
+    async with connect.reading(options) as operations:
+        rows: JsonRows | TableRows = TableRows(_SHOWN) if table else JsonRows(options.output)
         async for page in _pages(operations, query, options.limit):
             shown: list[Any] = [_line(each) for each in page.events] if table else page.events
             rows.add(shown)
@@ -75,7 +82,7 @@ async def _events(options: argparse.Namespace, query: EventQuery) -> tuple[int, 
     return seen, faults
 
 
-async def _pages(operations: Operations, query: EventQuery, limit: int | None) -> AsyncIterator[EventPage]:
+async def _pages(operations: ControlClient | Reading, query: EventQuery, limit: int | None) -> AsyncIterator[EventPage]:
     """Until the limit or the end; never more than a page is in memory."""
     after, left = 0, limit
     while left is None or left > 0:
@@ -105,11 +112,3 @@ def _line(event: EventView) -> dict[str, Any]:
         "removed": ", ".join(f"{count} {why}" for why, count in event.removed.items()),
         "fault": "yes" if event.fault else "",
     }
-
-
-def time_text(ms: int) -> str:
-    """A time as people write it; a clock that no calendar has, as its number."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
-        return str(ms)

@@ -17,9 +17,10 @@ from pathlib import Path
 import msgspec
 
 from meshnode.cli import connect
-from meshnode.cli.output import counted_text, print_one, printable
+from meshnode.cli.output import print_one, printable
 from meshnode.cli.progress import progress
 from meshnode.errors import TransportError, UsageError
+from meshnode.model.wording import counted_text
 from meshnode.node.bundleviews import ExportView
 
 

@@ -15,9 +15,10 @@ import tempfile
 from pathlib import Path
 
 from meshnode.cli import connect
-from meshnode.cli.output import counted_text, print_one, printable
+from meshnode.cli.output import print_one, printable
 from meshnode.cli.progress import progress
 from meshnode.errors import TransportError
+from meshnode.model.wording import counted_text
 from meshnode.node.bundleviews import IntakeView
 
 

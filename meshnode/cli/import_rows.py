@@ -22,6 +22,7 @@ from meshnode.cli.progress import progress
 from meshnode.cli.readers import FORMATS, Read, UnreadableError, check_mark, format_of, read_rows
 from meshnode.errors import MembershipError, RegistrationError, UsageError, unreadable_file
 from meshnode.limits import EVENT_BYTES
+from meshnode.model.wording import counted_text
 from meshnode.node.api import ROWS_PER_IMPORT, Operations
 from meshnode.node.views import RowChange
 
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         print_one(counts, options.output)
     else:
         left_out = f", {importer.refused} refused" if importer.refused else ""
-        print(f"{importer.written} rows written{left_out}")
+        print(f"{counted_text(importer.written, 'row')} written{left_out}")
     return 1 if importer.refused else 0
 
 
@@ -113,7 +114,7 @@ class Importer:
         except RegistrationError:
             raise  # about the table, not about a row
         except MembershipError as error:  # about this device: so it would be said of every row that is left
-            raise MembershipError(f"{self.written} rows were written, then no more: {error}") from error
+            raise MembershipError(f"written: {counted_text(self.written, 'row')}, then no more: {error}") from error
         except UsageError:
             for line, row in batch:
                 await self._single(line, row)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from meshnode.cli.output import printable
+from meshnode.model.wording import counted_text
 from meshnode.node.views import GroupView, LaggingView, PeerView, Status
 
 _OWN_LINES: Final = 5  # of this node's groups; JSON has the others
@@ -23,7 +24,11 @@ def peer_lines(peers: Iterable[PeerView]) -> Iterator[str]:
         told = "" if peer.linked or peer.told_ms is None else f" (told {ago(peer.told_ms)})"
         if peer.groups_behind:
             most = _most(peer, "behind", "of which it told nothing")
-            yield f"{_label(peer)}: {_groups(peer.groups_behind)} behind{most}{told}"
+            if peer.behind or peer.unconfirmed:
+                yield f"{_label(peer)}: {_groups(peer.groups_behind)} behind{most}{told}"
+            else:  # two figures of two things: what it acknowledged, and what it said that it applied
+                groups = f"{_groups(peer.groups_behind)}{most}{told}"
+                yield f"{_label(peer)}: has all events, and did not yet say that it applied them in {groups}"
         if peer.groups_ahead:
             most = _most(peer, "ahead", "of which nothing is applied here")
             yield f"{_label(peer)}: {_groups(peer.groups_ahead)} ahead of this node{most}{told}"
@@ -58,7 +63,7 @@ def _most(peer: PeerView, side: str, nothing: str) -> str:
 
 def _why(view: LaggingView) -> str:
     if view.reason == "held":
-        return f"{view.events} events are held until there is such a table"
+        return f"held until there is such a table: {counted_text(view.events, 'event')}"
     if view.reason == "missing":
         return f"{printable(view.told_by)} told of later events"
     return _WHY.get(view.reason, view.reason)
@@ -73,7 +78,7 @@ def _label(peer: PeerView) -> str:
 
 
 def _groups(count: int) -> str:
-    return f"{count} group" if count == 1 else f"{count} groups"
+    return counted_text(count, "group")
 
 
 def ago(at_ms: int) -> str:

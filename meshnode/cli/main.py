@@ -11,6 +11,7 @@ import argparse
 import difflib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from typing import NoReturn
 
 from meshnode import __version__
 from meshnode.cli.globals import add_globals
-from meshnode.errors import MembershipError, MeshError, UsageError
+from meshnode.errors import MembershipError, MeshError, UsageError, reason_of
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 DEBUG_VARIABLE = "MESHNODE_DEBUG"
@@ -51,7 +52,7 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("events", "events", "show the retained log, and check it"),
     ("export-events", "export_events", "write what another device may not have into a file"),
     ("import-events", "import_events", "take in such a file"),
-    ("notices", "notices", "show what came up, or say that it was seen"),
+    ("notices", "notices", "show what came up, or acknowledge it"),
     ("peers", "peers", "show the other members"),
     ("members", "members", "show who belongs to the mesh, in which role, and by whom"),
     ("vouch", "vouch", "let a device in by its public key, or in again"),
@@ -77,11 +78,20 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
 )
 
 
+_NO_NUMBER = re.compile(r"^argument (\S.*?): invalid (int|float) value: (.*)$", re.DOTALL)
+
+
+def _no_number(found: re.Match[str]) -> str:
+    """What argparse says of a value in terms of Python's types."""
+    return f"{found[1]} takes {'a whole number' if found[2] == 'int' else 'a number'}, not {found[3]}"
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with errors of one line."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (`{self.prog} --help` says more)")
+        said = _NO_NUMBER.sub(_no_number, message)
+        raise UsageError(f"{said} (`{self.prog} --help` says more)")
 
     def format_help(self) -> str:
         """With all that is loaded only where somebody asks for help."""
@@ -203,7 +213,7 @@ def _not_unicode(words: Sequence[str]) -> str | None:
 
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError):
-        return str(error)
+        return ": ".join(filter(None, (str(error.filename or ""), reason_of(error))))
     return f"this is a fault of meshnode itself: {type(error).__name__}: {error}"
 
 

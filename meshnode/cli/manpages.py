@@ -12,7 +12,7 @@ from meshnode.cli.examples import examples_of
 from meshnode.cli.main import verbs
 from meshnode.cli.manual import grouped
 from meshnode.cli.notes import ENVIRONMENT, EXITS, FILES
-from meshnode.errors import ConfigError
+from meshnode.errors import ConfigError, reason_of
 
 SECTION = "1"
 _LINE = 60  # characters of a source line, which escapes make longer
@@ -26,7 +26,7 @@ def write_pages(folder: Path) -> int:
         for command in (whole, *whole.commands):
             (folder / f"{page_name(command)}.{SECTION}").write_text(page(command, whole), encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot write manual pages into {folder}: {error}") from error
+        raise ConfigError(f"cannot write manual pages into {folder}: {reason_of(error)}") from error
     return 1 + len(whole.commands)
 
 

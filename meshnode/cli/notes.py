@@ -46,7 +46,7 @@ EXITS: Final[Mapping[str, Mapping[int, str]]] = {
     },
     "verify": {
         0: "equal, or all that differs is explained",
-        1: "a fault",
+        1: "a fault is left, or there is no such member or table, or the comparison was cut off",
         2: "no node runs, the member is not linked, or the command line cannot be used",
     },
     "wait": {0: "everybody has everything", 2: "somebody is behind at the end of the time"},

@@ -1,7 +1,8 @@
-"""Show what came up on this node that somebody should know, the latest first; or say that it was seen.
+"""Show what came up on this node that somebody should know, the latest first; or acknowledge it.
 
 `meshnode notices acknowledge 3 5`, or `acknowledge --all`, hides them until they arise again; `notices --all` shows
-those as well. `meshnode notices --follow` shows those there are, the latest last, and then each as it arises.
+those as well. `meshnode notices --follow` shows those there are, the latest last, and then each as it arises; with
+`--output json` too that is a line each, since the list has no end.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import sys
 from typing import Any
 
 from meshnode.cli import connect
-from meshnode.cli.events import time_text
 from meshnode.cli.output import TableRows, json_line, print_many, print_one, print_table
 from meshnode.errors import UsageError
+from meshnode.model.wording import time_text
 from meshnode.node.views import AcknowledgedView, NoticeView
+
+_SHOWN = ("id", "kind", "when", "site", "table", "count", "acknowledged", "sample")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="acknowledge",
         nargs="?",
         choices=("acknowledge",),
-        help="say that notices were seen, instead of showing them",
+        help="acknowledge notices, instead of showing them",
     )
     parser.add_argument(
         "ids", metavar="ID", nargs="*", type=int, help="the notices, by the ids that they are shown with"
@@ -47,17 +50,17 @@ def run(options: argparse.Namespace) -> int:
         if options.output in ("json", "jsonl"):
             print_many(found, options.output)
         else:
-            print_table([_line(each) for each in found])
+            print_table([_line(each) for each in found], _SHOWN)
     return 0
 
 
 async def _notices(options: argparse.Namespace) -> list[NoticeView]:
-    async with connect.looking(options) as operations:
+    async with connect.reading(options) as operations:
         return await operations.notices(kind=options.kind, everything=options.all)
 
 
 async def _follow(options: argparse.Namespace) -> None:
-    async with connect.looking(options) as operations:
+    async with connect.reading(options) as operations:
         rows = TableRows()
         async for notice in operations.follow_notices(kind=options.kind, everything=options.all):
             if options.output in ("json", "jsonl"):
@@ -80,6 +83,6 @@ def _line(notice: NoticeView) -> dict[str, Any]:
         "site": notice.site[:8],
         "table": notice.table,
         "count": notice.count,
-        "seen": "yes" if notice.acknowledged else "",
+        "acknowledged": "yes" if notice.acknowledged else "",
         "sample": notice.sample,
     }

@@ -49,6 +49,17 @@ def print_many(values: Sequence[Any], output: str | None, columns: Sequence[str]
         print_table([to_json_builtins(value) for value in values], columns)
 
 
+def print_summed(value: Any, lines: str, output: str) -> None:
+    """One object that is mostly a list: JSON, or a line for each of its `lines`, then one with all the rest."""
+    if output == "json":
+        print(json_line(value))
+        return
+    rest = dict(to_json_builtins(value))
+    for each in rest.pop(lines, ()):
+        print(json_line(each))
+    print(json_line({"line": "summary", **rest}))
+
+
 def print_table(rows: Sequence[Row], columns: Sequence[str] = ()) -> None:
     """Aligned columns; drawn ones on a terminal."""
     names = list(columns) or list(dict.fromkeys(name for row in rows for name in row))
@@ -97,7 +108,8 @@ class JsonRows:
 class TableRows:
     """Prints rows as aligned columns as they come; a column grows where a later row needs it."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: Sequence[str] = ()) -> None:
+        self._columns = columns  # for the header where there is no row
         self._widths: dict[str, int] = {}
 
     def add(self, rows: Iterable[Row]) -> None:
@@ -112,7 +124,9 @@ class TableRows:
             print("  ".join(f"{text:{self._widths[name]}}" for name, text in line.items()).rstrip())
 
     def close(self) -> None:
-        """Nothing is left to print."""
+        """Where there was no row, the header tells that, as in every table."""
+        if not self._widths and self._columns:
+            print_table([], self._columns)
 
 
 def _rich_table(names: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
@@ -134,8 +148,3 @@ def _escape(match: re.Match[str]) -> str:
 
 def _json_escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
-
-
-def counted_text(number: int, noun: str) -> str:
-    """`1 row`, `2 rows`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

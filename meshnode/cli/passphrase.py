@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from meshnode.errors import UsageError
+from meshnode.errors import UsageError, reason_of
 from meshnode.node.passphrase import Passphrase
 
 _GIVEN = "given_passphrase"  # in the options, once it is known where it comes from
@@ -61,7 +61,7 @@ def read_descriptor(number: int, flag: str) -> str:
                 break
             line += byte
     except (OSError, OverflowError) as error:
-        raise UsageError(f"{flag} {number}: no open descriptor to read from: {error}") from error
+        raise UsageError(f"{flag} {number}: no open descriptor to read from: {reason_of(error)}") from error
     if not line.rstrip(b"\r\n"):
         raise UsageError(f"{flag} {number}: there is no passphrase to read")
     return line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TextIO
 
 from meshnode.cli.columns import affinity, split_key, value_of_text
-from meshnode.errors import UsageError
+from meshnode.errors import UsageError, reason_of
 from meshnode.limits import EVENT_BYTES
 from meshnode.node.jsonvalues import checked_value, parse_json
 from meshnode.node.views import ColumnView, RowChange, TableView, Values
@@ -88,7 +88,7 @@ class _Lines:
                     pass
                 raise _TooLongError
         except (UnicodeError, OSError) as error:  # an encoding with more than bytes to be wrong, or the disk
-            raise UnreadableError(self.number + 1, f"cannot be read on: {error}") from error
+            raise UnreadableError(self.number + 1, f"cannot be read on: {reason_of(error)}") from error
         if not line:
             raise StopIteration
         return line.removeprefix("\ufeff") if self.number == 1 else line

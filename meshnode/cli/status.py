@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 
 from meshnode.cli import connect, lag
-from meshnode.cli.output import cell, counted_text, print_one, print_table, printable
+from meshnode.cli.output import cell, print_one, print_table, printable
+from meshnode.model.wording import counted_text
 from meshnode.node.views import HOW_TO_CHOOSE, Status
 
 

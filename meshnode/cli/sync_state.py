@@ -10,6 +10,7 @@ import argparse
 
 from meshnode.cli import connect
 from meshnode.cli.output import cell, print_many, print_table
+from meshnode.model.wording import counted_text
 from meshnode.node.views import SyncStateView
 
 
@@ -58,7 +59,8 @@ def _row(state: SyncStateView) -> dict[str, object]:
 def _details(state: SyncStateView) -> list[str]:
     """What a line of a table has no room for."""
     frames = [
-        f"frame {each.no}: {each.items} {each.kind}, {each.bytes} bytes, sent again {each.attempts} times"
+        f"frame {each.no}: {each.items} {each.kind}, {counted_text(each.bytes, 'byte')}, "
+        f"sent again {counted_text(each.attempts, 'time')}"
         for each in state.staged
     ]
     asked = [f"asked it for {cell(each.what)}" for each in state.asked]

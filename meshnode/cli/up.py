@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="UDP port to listen on (default: as the settings say)")
     parser.add_argument("--listen", metavar="ADDRESS", help="address to listen on (default: every interface)")
     parser.add_argument("--peer", action="append", metavar="HOST:PORT", help="dial this address too (repeatable)")
-    parser.add_argument("--no-discovery", action="store_true", help="neither announce nor browse on the local network")
+    parser.add_argument("--no-mdns", action="store_true", help="neither announce nor browse on the local network")
     parser.add_argument(
         "--scope", action="append", metavar="PATTERN", help="pattern of tables to take part in (repeatable)"
     )
@@ -114,7 +114,7 @@ def _config(config: Config, options: argparse.Namespace) -> Config:
         port=options.port,
         listen=options.listen,
         peers=None if options.peer is None else [*config.peers, *options.peer],
-        mdns_enabled=False if options.no_discovery else None,
+        mdns_enabled=False if options.no_mdns else None,
         scope=options.scope,
     )
 
@@ -138,9 +138,9 @@ async def _reload_on_hangup(node: Node, asked: asyncio.Event) -> None:
 
 async def _reload(node: Node) -> None:
     try:
-        answer = await node.reload()
-        changed, waiting = ",".join(answer.changed), ",".join(answer.restart_required)
-        log_event(LOG, logging.INFO, LogEvent.CONFIG_RELOADED, changed=changed, restart_required=waiting)
+        from meshnode.node.reloading import say_reloaded
+
+        say_reloaded(await node.reload())
     except MeshError as error:
         log_event(LOG, logging.ERROR, LogEvent.CONFIG_REFUSED, reason=str(error))
 

@@ -3,16 +3,19 @@
 Both read what they hold and exchange digests of ranges, so that a few kilobytes find one difference among a million
 events. What is later than both clocks is left out. With --repair each sends the other the events that it should have
 and has not, and the two are compared again.
+
+With `--output jsonl` each row that differs is a line, and the last line has all the rest: its `line` is `summary`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from meshnode.cli import connect
-from meshnode.cli.output import cell, counted_text, print_many, print_one, print_table, printable
+from meshnode.cli.output import cell, print_summed, print_table, printable
+from meshnode.model.wording import clock_text, counted_text
 from meshnode.node.verifyviews import ComparedRowView, ComparedTableView, VerifyProgress, VerifyReport
 from meshnode.node.views import parse_table
 
@@ -33,10 +36,8 @@ def run(options: argparse.Namespace) -> int:
     if options.table is not None:
         parse_table(options.table)
     report = connect.run(_verify(options))
-    if options.output == "json":
-        print_one(report, options.output)
-    elif options.output == "jsonl":
-        print_many(report.rows, options.output)
+    if options.output in ("json", "jsonl"):
+        print_summed(report, "rows", options.output)
     else:
         _print(report)
     return FAULT if report.fault else 0
@@ -82,11 +83,13 @@ def _print(report: VerifyReport) -> None:
 def _table_row(table: ComparedTableView) -> dict[str, object]:
     differs = "" if table.equal else "yes" if table.compared else "not compared"
     note = f"{table.kind}: {table.note}" if table.kind else ""
+    later = [(table.above_here, "here"), (table.above_there, "there")]
+    coming = [f"{counted_text(number, 'event')} more {where}, still on the way" for number, where in later if number]
     return {
         "table": table.table,
         "events": _both(table.events_here, table.events_there),
         "rows": _both(table.rows_here, table.rows_there),
-        "differs": "; ".join(filter(None, [differs, note])),
+        "differs": "; ".join(filter(None, [differs, *coming, note])),
     }
 
 
@@ -101,7 +104,7 @@ def _row(row: ComparedRowView) -> dict[str, object]:
 def _events(row: ComparedRowView) -> Iterator[str]:
     for event in row.events:
         does = "deletes" if event.columns is None else f"writes {', '.join(map(cell, event.columns)) or 'no column'}"
-        at = ".".join(map(str, event.hlc))
+        at = clock_text(event.hlc)
         yield printable(f"  only {event.where}: event {event.id} of {event.short} at {at} {does}")
     if row.events_more:
         yield f"  and {counted_text(row.events_more, 'event')} more of this row"
@@ -130,7 +133,18 @@ def _verdict(report: VerifyReport) -> str:
         f"{counted_text(report.asked_again, 'event')} asked for again" if report.asked_again else "",
     ]
     found = ", ".join(f"{number} {kind}" for kind, number in report.counts.items())
-    word = "equal" if report.equal else found or "differs"
+    word = _equal(report.tables) if report.equal else found or "differs"
     if not any(each.compared for each in report.tables):
         word = "no table was compared"
-    return "; ".join(filter(None, [word, *repaired, f"{report.exchanges} exchanges in {report.seconds:.1f} s"]))
+    return "; ".join(
+        filter(None, [word, *repaired, f"{counted_text(report.exchanges, 'exchange')} in {report.seconds:.1f} s"])
+    )
+
+
+def _equal(tables: Sequence[ComparedTableView]) -> str:
+    """`equal` alone only where nothing was left out of what was compared."""
+    coming = sum(each.above_here + each.above_there for each in tables)
+    apart = [f"{each.kind} of {each.table}" for each in tables if each.kind]
+    left_out = [f"{counted_text(coming, 'event')} still on the way" if coming else "", ", ".join(apart)]
+    besides = "; ".join(filter(None, left_out))
+    return f"what was compared is equal, which leaves out: {besides}" if besides else "equal"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any, Final
@@ -19,12 +20,15 @@ from meshnode.control.operation import Call, Operation, Stream
 from meshnode.control.operations import OPERATIONS
 from meshnode.control.requests import API
 from meshnode.errors import NotFoundError, UsageError
+from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.api import Operations
 
 DOCUMENT: Final = "openapi.json"
 DOCUMENT_PATH: Final = f"{API}/{DOCUMENT}"
 
 Answer = Callable[[Operations, Any], Any]
+
+LOG = logging.getLogger("meshnode.control")
 
 
 def control_app(
@@ -75,6 +79,7 @@ class _Api:
             raise NotFoundError(
                 f"this node has no such operation: is its meshnode older? A GET of {DOCUMENT_PATH} tells which it has"
             )
+        log_event(LOG, logging.DEBUG, LogEvent.ASKED, operation=path)
         _check_method(request, *(("GET", "POST") if operation.reads else ("POST",)))
         return await self._answered(operation, request)
 

@@ -32,6 +32,7 @@ from meshnode.model.issuing import RETIRED_HERE
 from meshnode.model.scope import parse_scope_untrusted
 from meshnode.model.site import mesh_tag, short_text
 from meshnode.model.verdict import Verdict
+from meshnode.model.wording import counted_text
 from meshnode.store import frontier, inbound, peers
 from meshnode.store import told as told_rows
 from meshnode.store.database import Tx
@@ -210,7 +211,8 @@ def take_watermarks_untrusted(context: Context, peer: bytes, told: Sequence[Wate
         risen = {group: word for group, word in words.items() if group not in before or word.hlc > before[group].hlc}
         keep_told_untrusted(context, tx, peer, risen, anew=False)
         if len(claims) < len(told):
-            context.surface(tx, "skew", peer, f"{len(told) - len(claims)} watermarks in its bundle are in the future")
+            future = counted_text(len(told) - len(claims), "watermark")
+            context.surface(tx, "skew", peer, f"its bundle has {future} in the future")
         if own_ahead_untrusted(context, tx, claims) is not None:
             ask_site(context, tx, stream.no, context.site)
             text = "a bundle of it tells of later events of this device than are here: asked for them"

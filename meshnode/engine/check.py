@@ -23,6 +23,7 @@ from meshnode.errors import CorruptStateError, EnvelopeError
 from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import Event
 from meshnode.model.hlc import Rank, hlc_of_rank
+from meshnode.model.wording import counted_text, key_text
 from meshnode.store import held, log, queries, removed, shapes, takebacks
 from meshnode.store.database import Tx
 from meshnode.store.names import TableEntry
@@ -103,7 +104,7 @@ class _Table:
                 self._row(key_bytes, packed, reason, evidence.pop(key_bytes, []))
         for key_bytes, events in evidence.items():
             if not self._is_forgotten(key_bytes):
-                self._row_differs(key_bytes, f"it has {len(events)} events and no clocks")
+                self._row_differs(key_bytes, f"it has {counted_text(len(events), 'event')} and no clocks")
 
     def _events(self) -> Iterator[Event]:
         """What feeds the rows of this table: never what lies below the horizon."""
@@ -204,7 +205,7 @@ def _unlike(stored: RowState, computed: RowState) -> str:
 
 
 def _text(key_bytes: bytes) -> str:
-    return f"row {cbor.decode_untrusted(key_bytes)!r}"
+    return f"row {key_text(cbor.decode_untrusted(key_bytes))}"
 
 
 def _cut(value: Any) -> str:

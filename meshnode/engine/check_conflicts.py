@@ -7,6 +7,7 @@ from meshnode.engine.findings import Findings
 from meshnode.errors import CodecError, CorruptStateError
 from meshnode.model.conflict import Side, conflict_id
 from meshnode.model.hlc import hlc_of_rank
+from meshnode.model.wording import key_text
 from meshnode.store import conflicts, log, removed
 from meshnode.store.conflicts import Conflict
 from meshnode.store.database import Tx
@@ -43,6 +44,6 @@ def _is_here(tx: Tx, sites: SiteNumbers, conflict: Conflict, side: Side) -> bool
 
 def _key_text(conflict: Conflict) -> str:
     try:
-        return repr(cbor.decode_untrusted(conflict.key_bytes))[:100]
+        return key_text(cbor.decode_untrusted(conflict.key_bytes))
     except CodecError:
         return "that cannot be read"

@@ -10,6 +10,7 @@ from meshnode.engine.findings import Findings, note
 from meshnode.errors import EnvelopeError
 from meshnode.model.event import Event, open_event_untrusted
 from meshnode.model.hlc import Hlc
+from meshnode.model.wording import clock_text
 from meshnode.store import log, logcounts, meta, removed
 from meshnode.store.database import Tx
 from meshnode.store.names import SiteNumbers
@@ -52,7 +53,7 @@ def check_log(tx: Tx, findings: Findings, key_of: KeyOf) -> None:
             note(findings.mendable.damaged if fault != _MISLABELLED else findings.mendable.mislabelled, position)
     counts.check(tx, findings)
     if meta.read_clock(tx) < newest:
-        findings.differ("", "clock", f"{tuple(meta.read_clock(tx))} is behind the log's {tuple(newest)}")
+        findings.differ("", "clock", f"{clock_text(meta.read_clock(tx))} is behind the log's {clock_text(newest)}")
         findings.mendable.clock = True
     upcoming = meta.read_counter(tx, meta.NEXT_POSITION)
     if upcoming <= last:

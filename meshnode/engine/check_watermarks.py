@@ -15,6 +15,7 @@ from meshnode.engine.findings import Findings, note
 from meshnode.model.delivery import GroupName
 from meshnode.model.hlc import ZERO, Hlc, Rank, hlc_of_rank
 from meshnode.model.site import short_text
+from meshnode.model.wording import clock_text
 from meshnode.store import log, meta, watermarks
 from meshnode.store.database import Tx
 from meshnode.store.u64 import from_sql, to_sql
@@ -59,24 +60,24 @@ class Claims:
 
     def _check(self, group: Group, name: GroupName, held: list[tuple[Hlc, int]]) -> None:
         site, schema, table = name
-        claims = f"it claims {tuple(group.applied)}"
+        claims = f"it claims {clock_text(group.applied)}"
         found = []
         if group.applied > group.reached:
-            found.append(f"{claims}, and nothing beyond {tuple(group.reached)} was reached")
+            found.append(f"{claims}, and nothing beyond {clock_text(group.reached)} was reached")
         if site == self._own and group.applied > self._clock:
-            found.append(f"{claims}, and this node's own clock is at {tuple(self._clock)}")
+            found.append(f"{claims}, and this node's own clock is at {clock_text(self._clock)}")
         end = self._position(group)
         passed = [hlc for hlc, position in held if end is None or position < end]
         if passed:
-            found.append(f"{claims}, and the event at {tuple(min(passed))} is held")
+            found.append(f"{claims}, and the event at {clock_text(min(passed))} is held")
         found += [
-            f"{claims}, and the event at {tuple(hlc)} was rejected and is not here"
+            f"{claims}, and the event at {clock_text(hlc)} was rejected and is not here"
             for hlc in group.rejected
             if hlc <= group.applied and not log.has_clock(self._tx, group.site_no, hlc)
         ]
         missing = self._missing.get((site, group.table_no))
         if missing is not None and missing <= group.applied:
-            found.append(f"{claims}, and the event at {tuple(missing)}, on which a row stands, is not in the log")
+            found.append(f"{claims}, and the event at {clock_text(missing)}, on which a row stands, is not in the log")
         if found:
             note(self._findings.mendable.watermarks, (group.site_no, group.table_no))
         for what in found:

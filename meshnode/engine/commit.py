@@ -18,10 +18,9 @@ from meshnode.model.event import Event
 from meshnode.model.hlc import Hlc, beyond_skew, observe
 from meshnode.model.scope import Scope
 from meshnode.model.verdict import ADVANCING_DROPS, FORGOTTEN, UNRESOLVED_KEY, Judgement, Verdict, key_differs
+from meshnode.model.wording import clock_text, key_text
 from meshnode.store import held, log
 from meshnode.store.database import Tx
-
-_SAMPLE_CHARACTERS = 120
 
 
 def commit_events(
@@ -119,7 +118,8 @@ class Batch:
         if signer.retired:
             self._surface("late-below-cutoff", event.site, target.entry.text, _describe(event))
         if signer.own and beyond_skew(event.hlc.physical, self._judge.now_ms):
-            self._surface("clock-behind", event.site, "", f"this device's clock is behind its own event at {event.hlc}")
+            text = f"this device's clock is behind its own event at {clock_text(event.hlc)}"
+            self._surface("clock-behind", event.site, "", text)
         self._judge.retain(event, signer)
         table_no = self._context.tables.number(self._tx, target.entry)
         self._log.append(log.row(self._context.take_position(), signer.no, table_no, state, event))
@@ -177,8 +177,6 @@ class Batch:
 
 def _describe(event: Event) -> str:
     """One line that lets a person find the event; names and keys are a peer's words, so they are cut."""
-    key = repr(event.key)[:_SAMPLE_CHARACTERS]
+    key = key_text(event.key)
     what = "delete" if event.columns is None else "upsert"
-    return (
-        f"{what} of {event.table} {key} at {event.hlc.physical},{event.hlc.logical}, event {event.event_id.hex()[:16]}"
-    )
+    return f"{what} of {event.table} {key} at {clock_text(event.hlc)}, event {event.event_id.hex()[:16]}"

@@ -27,6 +27,7 @@ from meshnode.errors import NotFoundError, StoreError, UsageError
 from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import KeyValue
 from meshnode.model.hlc import Hlc
+from meshnode.model.wording import value_text
 from meshnode.store import changes, conflicts, held, log, notices, removed, repeats, rows, traces
 from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx
@@ -164,4 +165,6 @@ def _take_out(
 
 def _shown_as(key: Mapping[str, Any]) -> list[str]:
     """How the samples of notices write the key's values, as far as they do."""
-    return [repr(value)[:60].rstrip("'\"") for value in key.values()]
+    forms = (value_text, repr)  # what notices said before they were written as they are now
+    said = [form(value)[:60].rstrip("'\"") for value in key.values() for form in forms]
+    return list(dict.fromkeys(said))

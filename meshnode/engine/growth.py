@@ -21,6 +21,7 @@ from meshnode.engine.restate import Restated, Restater
 from meshnode.limits import BATCH_EVENTS
 from meshnode.merge.rows import RowState
 from meshnode.model.hlc import ZERO, hlc_of_rank
+from meshnode.model.wording import clock_text, key_text
 from meshnode.store import catalog, log, rows, shapes
 from meshnode.store.database import Tx
 from meshnode.store.names import TableEntry
@@ -137,7 +138,7 @@ def _step_rows(
         after = _kept(context, entry, destination, state, progress.names, lost=lost)
         partial = lost and after != state and entry.horizon > ZERO
         if partial:
-            sample = f"row {str(key)[:100]} came back without what lies below the horizon {tuple(entry.horizon)}"
+            sample = f"row {key_text(key)} came back without what lies below the horizon {clock_text(entry.horizon)}"
             context.surface(tx, "partial", None, sample, table=entry.text)
         if reason is None or after != state:  # what is withheld was tried again when the change was noticed
             restated.append(Restated(key_bytes, key, state, reason, after, partial=partial))

@@ -17,6 +17,7 @@ from meshnode.limits import BATCH_EVENTS, SCHEMA_DRIFT_MS
 from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import Event, Scalar
 from meshnode.model.hlc import Rank, hlc_of_rank
+from meshnode.model.wording import clock_text, key_text
 from meshnode.store import changes, held, notices, rows
 from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx
@@ -169,15 +170,15 @@ class Materializer:
 
     def _note_withheld(self, entry: TableEntry, write: RowWrite) -> None:
         self.withheld.append((entry, write))
-        sample = f"row {str(write.key)[:100]} is withheld: {write.reason}"
+        sample = f"row {_key_text(write)} is withheld: {write.reason}"
         self._context.surface(self._tx, "withheld", None, sample, table=entry.text)
 
     def _note_resurrected(self, entry: TableEntry, write: RowWrite) -> None:
         """SSP/1 §13.2, and §13.4 where the horizon may have taken what the row should get back."""
-        row = f"row {str(write.key)[:100]}"
+        row = f"row {_key_text(write)}"
         self._context.surface(self._tx, "resurrected", None, f"{row} was deleted and exists again", table=entry.text)
         if _is_cut(entry, write.fold.state):
-            sample = f"{row} exists again, possibly without values from below the horizon {tuple(entry.horizon)}"
+            sample = f"{row} exists again, possibly without values from below the horizon {clock_text(entry.horizon)}"
             self._context.surface(self._tx, "partial", None, sample, table=entry.text)
 
 
@@ -189,8 +190,12 @@ def _applied(destination: Destination, ranked: Ranked) -> Applied:
 def note_lost(context: Context, tx: Tx, destination: Destination, write: RowWrite) -> None:
     """Surface a row that was out of SQL while the events of its values were evicted (profile §5)."""
     names = ", ".join(write.lost)[:100]
-    sample = f"row {str(write.key)[:100]} is shown again without its values of {names}: their events were evicted"
+    sample = f"row {_key_text(write)} is shown again without its values of {names}: their events were evicted"
     context.surface(tx, "partial", None, sample, table=destination.text)
+
+
+def _key_text(write: RowWrite) -> str:
+    return key_text(cbor.decode_untrusted(write.key_bytes))
 
 
 def _operation(write: RowWrite) -> str | None:

@@ -15,6 +15,7 @@ from meshnode.engine.materialize import note_lost
 from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import Scalar
 from meshnode.model.hlc import Rank, hlc_of_rank
+from meshnode.model.wording import key_text
 from meshnode.store import changes, rows
 from meshnode.store.affinity import Affinity
 from meshnode.store.changes import RowChange
@@ -209,7 +210,7 @@ class Restater:
     def _change(self, each: Restated, write: RowWrite, shown: Shown | None) -> changes.ChangeRow | None:
         existed = write.fold.existed and each.reason is None
         if write.reason is not None:
-            sample = f"row {str(write.key)[:100]} is withheld: {write.reason}"
+            sample = f"row {key_text(each.key)} is withheld: {write.reason}"
             self._context.surface(self._tx, "withheld", None, sample, table=self._entry.text)
         op = self._operation(each, write)
         exists = write.reason is None and each.after.exists

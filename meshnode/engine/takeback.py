@@ -22,6 +22,7 @@ from meshnode.engine.settling import withdraw_taken_back
 from meshnode.limits import BATCH_EVENTS
 from meshnode.merge.rows import RowState
 from meshnode.model.hlc import Rank, hlc_of_rank
+from meshnode.model.wording import counted_text
 from meshnode.store import held, history, log, notices, removed, repeats, shapes, takebacks, watermarks
 from meshnode.store.database import Tx
 from meshnode.store.names import TableEntry
@@ -138,7 +139,7 @@ class _TakeBack:
                 self._release(tx, site, number)
                 repeats.note(tx, number, self._context.clock)  # they may come again, and were seen
             if taken:
-                sample = f"{taken} events that are no longer acceptable were taken back"
+                sample = f"taken back, since no longer acceptable: {counted_text(taken, 'event')}"
                 self._context.surface(tx, "taken-back", site, sample)
             notices.end(tx, TAKING_BACK, site)
         withdraw_taken_back(self._context, tx, list(takebacks.pending(tx)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from meshnode.codec import cbor
 from meshnode.engine.commit import Batch
 from meshnode.engine.context import Context
 from meshnode.engine.registry import required
@@ -16,6 +17,7 @@ from meshnode.model.issuing import NO_MEMBER_HERE, READER_HERE, RETIRED_HERE
 from meshnode.model.scope import Scope
 from meshnode.model.site import SiteKey
 from meshnode.model.verdict import Verdict
+from meshnode.model.wording import key_text
 from meshnode.store import rows
 from meshnode.store.database import Tx
 from meshnode.store.tables import Destination
@@ -51,7 +53,7 @@ def write_changes(context: Context, tx: Tx, changes: Sequence[LocalChange]) -> l
     for event, judgement in zip(events, judgements, strict=True):
         if judgement.reason == "forgotten":
             raise UsageError(
-                f"row {str(event.key)[:100]} of table {event.table!r} is forgotten on this device: end that with "
+                f"row {key_text(event.key)} of table {event.table!r} is forgotten on this device: end that with "
                 "`meshnode forget … --undo` first"
             )
         if judgement.verdict is not Verdict.APPLIED:
@@ -59,7 +61,8 @@ def write_changes(context: Context, tx: Tx, changes: Sequence[LocalChange]) -> l
             raise MembershipError(f"this device may not write to {event.table!r}: {why}")
     for entry, row in batch.rows.withheld:
         if row.reason_before is None:
-            raise UsageError(f"table {entry.text!r} does not allow row {str(row.key)[:100]}: {row.reason}")
+            shown = key_text(cbor.decode_untrusted(row.key_bytes))
+            raise UsageError(f"table {entry.text!r} does not allow row {shown}: {row.reason}")
     return events
 
 
@@ -81,7 +84,7 @@ def _check(change: LocalChange, destination: Destination) -> None:
     if not destination.resolves(change.key):
         named = ", ".join(f"{column.name} {column.declared}".rstrip() for column in destination.key)
         raise UsageError(
-            f"{str(dict(change.key))[:100]} is no key of table {destination.text!r}: it has exactly the key columns "
+            f"{key_text(change.key)} is no key of table {destination.text!r}: it has exactly the key columns "
             f"{named}, each a value of that type"
         )
     for name, value in (change.columns or {}).items():
@@ -106,5 +109,5 @@ def _check_deleted(
                 found = rows.load(tx, destination.no, [event.key_bytes]).get(event.key_bytes)
                 exists[row] = found is not None and found[0].exists
             if not exists[row]:
-                raise NotFoundError(f"table {destination.text!r} has no row {str(dict(change.key))[:100]}")
+                raise NotFoundError(f"table {destination.text!r} has no row {key_text(change.key)}")
         exists[row] = change.columns is not None

@@ -28,6 +28,7 @@ _NAME_BYTES: Final = 128  # of a name without its key and columns
 _CONTEXT: Final = "meshnode 2026 compare v1"
 
 # What is asked, in this order.
+CANNOT_READ: Final = "it cannot read what is to be compared"  # why the other side ended it: its store
 TABLES: Final = "tables"
 RANGES: Final = "ranges"
 ITEMS: Final = "items"

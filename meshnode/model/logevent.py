@@ -25,10 +25,12 @@ class LogEvent(StrEnum):
     LINK_UP = "link-up"  # peer, address
     LINK_DOWN = "link-down"  # peer, code, by (here or peer), reason
     LINK_FAULT = "link-fault"  # ERROR: work for a link failed here, and the link ends: peer, reason
+    DIALING = "dialing"  # DEBUG: peer, where it is known whose the address is, and address
     DIAL_FAILED = "dial-failed"  # peer, address, reason
     MEMBER_JOINED = "member-joined"  # by an invite of this device: peer
     NOTICE = "notice"  # WARNING, news INFO: a surfaced condition (profile §6): kind, peer, table, count, text
     BATCH_COMMITTED = "batch-committed"  # DEBUG: events were taken in, or written: lane, events, seconds
+    ASKED = "asked"  # DEBUG: a verb, a program or the dashboard asked something of the node: operation
     CONFIG_RELOADED = "config-reloaded"  # changed, and restart_required: what changes at the next start
     CONFIG_REFUSED = "config-refused"  # ERROR: it stays as it was: reason
     PORT_REFUSED = "port-refused"  # WARNING: nothing is served on a port that the settings name: port, reason

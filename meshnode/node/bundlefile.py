@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 from meshnode.codec.digest import Digest, blake3_256
 from meshnode.codec.framing import FrameReader
-from meshnode.errors import BundleError, ProtocolError, UsageError, unreadable_file
+from meshnode.errors import BundleError, CloseCode, ProtocolError, UsageError, unreadable_file
 from meshnode.limits import FRAME_BYTES, KIB
 from meshnode.model.bundle import MAGIC, Bundle
 from meshnode.model.bundle_untrusted import check_seal_untrusted, decode_head_untrusted
@@ -66,10 +66,10 @@ class BundleReader:
                     digest.update(last)
                 last, frames = data, frames + 1
             if head is None or not last.startswith(_SEAL):
-                raise self.fault("it is cut short: its end is missing")
+                raise self.fault("it is cut short, or something was added at its end: export it again")
             check_seal_untrusted(last, head, mesh_id, digest.value())
         except ProtocolError as error:
-            raise self.fault(str(error)) from error
+            raise self.damaged(error) from error
         return Sealed(head, frames - 2, digest.value())
 
     def parts(self) -> Iterator[bytes]:
@@ -101,6 +101,13 @@ class BundleReader:
         """One line about the file."""
         return BundleError(f"the bundle {self.path.name} cannot be used, and nothing of it was: {what}")
 
+    def damaged(self, error: ProtocolError) -> BundleError:
+        """Bytes that are not what was written: a length that no frame has is where other bytes begin."""
+        if error.code is CloseCode.VERSION:
+            return self.fault(str(error))
+        what = "other bytes are in it, or behind its end" if error.code is CloseCode.LIMIT else str(error)
+        return self.fault(f"it is damaged ({what}): export it again")
+
     def _raw(self, noted: Callable[[bytes], None]) -> Iterator[bytes]:
         reader = FrameReader(FRAME_BYTES)
         try:
@@ -113,7 +120,7 @@ class BundleReader:
         except OSError as error:
             raise self.fault(f"it cannot be read: {error.strerror}") from error
         if reader.pending_bytes:
-            raise self.fault("it is cut short in the middle of a frame")
+            raise self.fault("it is cut short, or something was added at its end: export it again")
 
 
 class BundleWriter:

@@ -10,7 +10,7 @@ from typing import Final
 
 from meshnode.engine import bundle_in, bundle_out
 from meshnode.engine.publishing import may_publish
-from meshnode.errors import ProtocolError, UsageError
+from meshnode.errors import NotFoundError, ProtocolError, UsageError
 from meshnode.model.frames import Watermarks
 from meshnode.model.member import Member
 from meshnode.model.site import site_text
@@ -34,7 +34,7 @@ class Bundling(Stored):
     ) -> AsyncIterator[ExportView]:
         """Write a bundle for one member, or for any; the last view says that it is there."""
         to = await self._addressee(peer)
-        writer = await asyncio.to_thread(lambda: BundleWriter(Path(file), force=force))
+        writer = await asyncio.to_thread(lambda: BundleWriter(Path(file).absolute(), force=force))
         try:
             name, site = self._own_name(), None if to is None else to.site
             plan = await self.storage.write(
@@ -108,12 +108,19 @@ class Bundling(Stored):
         beside = self._incarnation()
 
         def look(tx: Tx) -> tuple[bool, Member | None]:
-            return may_publish(tx, beside), None if peer is None else self._others(tx, peer)[0]
+            return may_publish(tx, beside), None if peer is None else self._addressed(tx, peer)
 
         allowed, member = await self.storage.read(look)
         if not allowed:
             raise UsageError(f"another copy of this node may run, so nothing leaves this one: {HOW_TO_CHOOSE}")
         return member
+
+    def _addressed(self, tx: Tx, peer: str) -> Member:
+        try:
+            return self._others(tx, peer)[0]
+        except NotFoundError as error:
+            text = f"{error}. Of who joined elsewhere a link tells, or a bundle that its inviter wrote with --all"
+            raise NotFoundError(text) from error
 
     # --- for the running node to refine
 

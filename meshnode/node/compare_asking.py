@@ -14,7 +14,7 @@ from meshnode.engine.compare_told import ToldTables
 from meshnode.errors import CloseCode, ProtocolError, TransportError
 from meshnode.limits import COMPARE_IDLE_S, COMPARE_SCAN_S, COMPARE_WAIT_S
 from meshnode.model import comparison as words
-from meshnode.model.comparison import ID_BYTES, NONCE_BYTES, Agreement, TableTold, agree, paired
+from meshnode.model.comparison import CANNOT_READ, ID_BYTES, NONCE_BYTES, Agreement, TableTold, agree, paired
 from meshnode.model.frames import Compare, CompareAsk, CompareEnd, CompareFrame, CompareTell
 from meshnode.node.compare_reading import Reading, answered, within_skew
 from meshnode.node.drive import PeerDriver
@@ -51,7 +51,8 @@ class Asking:
     def heard_untrusted(self, frame: CompareFrame) -> None:
         """The peer's word; what was not asked for is a protocol-error."""
         if isinstance(frame, CompareEnd):
-            self.lost(f"the other side ended the comparison: {frame.reason}")
+            todo = ": run `meshnode doctor` there" if frame.reason == CANNOT_READ else ""
+            self.lost(f"the other side ended the comparison: {frame.reason}{todo}")
             return
         if self._answer is None or self._answer.done() or isinstance(frame, CompareAsk):
             raise ProtocolError("an answer that nobody asked for")

@@ -14,6 +14,7 @@ from typing import Final
 
 from meshnode.errors import MeshError, ProtocolError, UsageError
 from meshnode.limits import COMPARISONS_SERVED
+from meshnode.model.comparison import CANNOT_READ
 from meshnode.model.frames import Compare, CompareAsk, CompareEnd, CompareFrame
 from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.site import short_text
@@ -108,7 +109,7 @@ class Comparisons:
         except MeshError as error:
             work = f"a comparison for {short_text(peer)}"
             log_event(logger, logging.WARNING, LogEvent.WORK_WAITS, work=work, reason=str(error))
-            reason = "it cannot read what is to be compared"
+            reason = CANNOT_READ
         except Exception:
             work = f"a comparison for {short_text(peer)}"
             log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work=work)

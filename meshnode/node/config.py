@@ -192,16 +192,26 @@ def _faults(config: Config) -> Iterator[str]:
     if not 0 <= config.replay_budget_days <= REPLAY_BUDGET_DAYS:
         yield f"replay_budget_days is 1 to {REPLAY_BUDGET_DAYS}, or 0 for no bound, not {config.replay_budget_days}"
     yield from _ssid_faults(config.trusted_ssids)
-    try:
-        Scope(tuple(config.scope))
-    except ProtocolError as error:
-        yield f"scope: {error}, such as main.notes"
+    for pattern in config.scope:
+        if (fault := _pattern_fault(pattern)) is not None:
+            yield f"scope: {_shown(pattern)} matches no table: {fault}, such as main.notes or !main.*"
     try:
         ipaddress.ip_address(config.listen)
     except ValueError:
         yield f"listen is an IP address of this device, not {_shown(config.listen)}"
     if config.peers:
         yield from _peer_faults(config.peers)
+
+
+def _pattern_fault(pattern: str) -> str | None:
+    """Why no table can be meant: its name and its schema's have no dot of their own."""
+    if pattern.count(".") > 1:
+        return "a scope pattern is schema.table, with one dot"
+    try:
+        Scope((pattern,))
+    except ProtocolError as error:
+        return str(error)
+    return None
 
 
 def _texts(config: Config) -> tuple[tuple[str, list[str]], ...]:

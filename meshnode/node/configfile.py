@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshnode.errors import ConfigError
+from meshnode.errors import ConfigError, reason_of
 from meshnode.limits import CONFIG_BYTES
 from meshnode.node.config import Config, with_settings
 from meshnode.node.configtext import Said, changed_text, config_text, parse_config, said_in, usable_in
@@ -48,7 +48,7 @@ def read_text(path: Path) -> str | None:
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+        raise ConfigError(f"cannot read {path}: {reason_of(error)}") from error
 
 
 def change_settings(path: Path, values: Mapping[str, Any]) -> FileChange:
@@ -106,7 +106,7 @@ def _read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+        raise ConfigError(f"cannot read {path}: {reason_of(error)}") from error
     if len(data) > CONFIG_BYTES:
         raise ConfigError(f"{path} has more than {CONFIG_BYTES} bytes: that is no configuration")
     return data

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ _HEAD = (
 )
 _SWITCH = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
 _AT_LINE = re.compile(r"at line (\d+)")
+_PLACE = re.compile(r" \(at [^)]*\)$")
 _DIGITS = 9  # of a number on a command line: more are none of a setting, and int() has a bound of its own
 
 
@@ -52,9 +54,10 @@ class _Statement:
 
 
 def said_in(text: str, source: str = "config.toml") -> Said:
-    """TOML text to settings; raises ConfigError with the source's name and the first fault."""
-    for fault in faults_in(text):
-        raise ConfigError(f"{source}: line {fault.line}: {fault.reason}")
+    """TOML text to settings; raises ConfigError with the source's name and every fault."""
+    faults = faults_in(text)
+    if faults:
+        raise ConfigError(f"{source}: " + "; ".join(f"line {fault.line}: {fault.reason}" for fault in faults))
     raw = tomllib.loads(text)
     return Said(msgspec.convert(raw, Config), frozenset(raw))
 
@@ -69,8 +72,7 @@ def faults_in(text: str) -> list[Fault]:
     try:
         raw = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        found = _AT_LINE.search(str(error))
-        return [Fault(int(found[1]) if found else text.count("\n") + 1, "", f"not TOML: {error}")]
+        return [_no_toml(text, str(error))]
     reasons = {name: fault for name, value in raw.items() if (fault := fault_of(name, value)) is not None}
     if not reasons:
         return []
@@ -80,6 +82,17 @@ def faults_in(text: str) -> list[Fault]:
     return sorted(
         (Fault(lines.get(name, 1), name, reason) for name, reason in reasons.items()), key=lambda fault: fault.line
     )
+
+
+def _no_toml(text: str, error: str) -> Fault:
+    """The first place where a text is no TOML: its line once, and what is set there, where that can be told."""
+    found = _AT_LINE.search(error)
+    line = int(found[1]) if found else text.count("\n") + 1
+    written = text.split("\n")[line - 1].partition("=")[0].strip()
+    if written in SETTINGS and error.startswith("Cannot overwrite a value"):
+        return Fault(line, written, f"{written} is set a second time: one of the two lines has to go")
+    reason = _PLACE.sub("", error)
+    return Fault(line, written if written in SETTINGS else "", f"not TOML: {reason[:1].lower()}{reason[1:]}")
 
 
 def usable_in(text: str) -> Config:
@@ -103,19 +116,27 @@ def parsed_value(name: str, text: str) -> Any:
         return _SWITCH.get(text.lower(), text)
     if isinstance(setting.default, int):
         return int(text) if re.fullmatch(rf"-?[0-9]{{1,{_DIGITS}}}", text, re.ASCII) else text
-    return _parsed_list(text) if text.lstrip().startswith("[") else text
+    return _parsed_list(text) if text.lstrip().startswith("[") else [text]
 
 
 def parsed_values(words: list[str]) -> dict[str, Any]:
-    """`KEY VALUE KEY VALUE …`; UsageError where it is something else."""
-    if len(words) % 2:
-        setting_of(words[-1])
-        raise UsageError(f'{words[-1]} has no value: write KEY VALUE, a list as one word, as \'["a", "b"]\'')
+    """`KEY VALUE KEY VALUE …`; UsageError where it is something else.
+
+    A list is one word of JSON or TOML, or all the words up to the next one that is the name of a setting.
+    """
     values: dict[str, Any] = {}
-    for name, text in zip(words[::2], words[1::2], strict=True):
+    at = 0
+    while at < len(words):
+        name, texts = words[at], words[at + 1 : at + 2]
+        setting = setting_of(name)
+        if isinstance(setting.default, list) and texts and not texts[0].lstrip().startswith("["):
+            texts += takewhile(lambda word: word not in SETTINGS, words[at + 2 :])
+        if not texts:
+            raise UsageError(f"{name} has no value: write KEY VALUE; an empty list is '[]'")
         if name in values:
             raise UsageError(f"{name} is named twice")
-        values[name] = parsed_value(name, text)
+        values[name] = parsed_value(name, texts[0]) if len(texts) == 1 else texts
+        at += 1 + len(texts)
     return values
 
 
@@ -169,7 +190,7 @@ def config_text(config: Config) -> str:
 def about_text(name: str) -> str:
     """One line on a setting, as a fresh file has it."""
     setting = SETTINGS[name]
-    return f"{setting.about[0].upper()}{setting.about[1:]}.{'' if setting.live else ' Takes a new start.'}"
+    return f"{setting.about[0].upper()}{setting.about[1:]}.{'' if setting.live else ' At the next start.'}"
 
 
 def changed_text(text: str, values: Mapping[str, Any]) -> str:

@@ -1,55 +1,29 @@
-"""What a node is asked about conflicts: which there are, which side is to show, and what changes among them."""
+"""What a person decides about a conflict: which side is to show, or that it stays as it is."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Final
 
-from meshnode.codec import cbor
 from meshnode.engine.conflicts import acknowledge, resolve
 from meshnode.engine.engine import Engine
 from meshnode.errors import NotFoundError, UsageError
-from meshnode.limits import CONFLICT_LIST_BYTES, CONFLICT_VALUE_BYTES
-from meshnode.merge.rows import RowState
-from meshnode.model.conflict import ID_BYTES, Side, Status, same
-from meshnode.model.hlc import hlc_of_rank
+from meshnode.model.conflict import ID_BYTES, Status
 from meshnode.model.membership import Membership
 from meshnode.model.site import site_text
-from meshnode.node.api import CONFLICTS_PER_PAGE
-from meshnode.node.conflict_views import ConflictReceipt, ConflictView, SideView
+from meshnode.node.conflict_views import ConflictReceipt
+from meshnode.node.contested import Contested, shown_of
 from meshnode.node.naming import Known, known_of, site_called
-from meshnode.node.stored import Stored
-from meshnode.node.views import parse_table
-from meshnode.store import conflicts, rows
+from meshnode.store import conflicts
 from meshnode.store.conflicts import Conflict
 from meshnode.store.database import Tx
-from meshnode.store.names import SiteNumbers, TableNumbers
-from meshnode.store.recall import recall, recall_side
+from meshnode.store.names import SiteNumbers
+from meshnode.store.recall import recall_side
 
-_PAGE: Final = 64  # read at a time for one subscriber
 _ID_DIGITS: Final = 8  # of an id that is cut short
 
 
-class Contesting(Stored):
+class Contesting(Contested):
     """These operations over a node's storage."""
-
-    async def conflicts(
-        self, table: str | None = None, *, everything: bool = False, limit: int = CONFLICTS_PER_PAGE
-    ) -> list[ConflictView]:
-        """The open ones of one table or of all, the latest first; `everything`: those that are over too."""
-        named = None if table is None else parse_table(table)
-        most = max(0, min(limit, CONFLICTS_PER_PAGE))
-
-        def read(tx: Tx) -> list[ConflictView]:
-            number = None
-            if named is not None:
-                number = TableNumbers().entry(tx, *named).no
-                if number is None:
-                    raise NotFoundError(f"no table is called {table!r} here")
-            page = conflicts.page(tx, table_no=number, everything=everything, limit=most)
-            return _views(tx, self._membership(tx), page)
-
-        return await self.storage.read(read)
 
     async def resolve_conflict(self, conflict_id: str, *, prefer: str) -> ConflictReceipt:
         """Let the value of this site show: written anew where it does not. UsageError where the site has none there."""
@@ -78,28 +52,6 @@ class Contesting(Stored):
                 return _receipt(tx, found.id, None, None)
 
         return await self._write(decide)
-
-    async def conflict_changes(self, *, since: int | None = None) -> AsyncIterator[ConflictView]:
-        """Each conflict as it is recorded or changes, beyond the change `since`; with None, from now on.
-
-        One that changed again before it was told is told once, as it is then. Ends with the node.
-        """
-        if self._ended():
-            return
-        newest = await self.storage.read(conflicts.last_change)
-        after = newest if since is None else since if since <= newest else 0
-        while not self._ended():
-            rung = self.storage.changed.listen()
-
-            def read(tx: Tx, after: int = after) -> list[ConflictView]:
-                return _views(tx, self._membership(tx), conflicts.changed_after(tx, after, _PAGE))
-
-            page = await self.storage.read(read)
-            for each in _whole(page):
-                after = each.change
-                yield each
-            if not page:
-                await self.storage.changed.wait(rung, self._poll_s())
 
 
 def _named(tx: Tx, text: str) -> Conflict:
@@ -135,101 +87,5 @@ def _receipt(tx: Tx, conflict_id: bytes, preferred: str | None, event: str | Non
         status=found.status.value,
         preferred=preferred,
         event=event,
-        shown=_shown(tx, sites, found, ours, theirs),
+        shown=shown_of(tx, sites, found, ours, theirs),
     )
-
-
-def _views(tx: Tx, membership: Membership, found: list[Conflict]) -> list[ConflictView]:
-    names = {each.site: each.name for each in known_of(tx, membership.members())} if found else {}
-    sites, tables, room = SiteNumbers(), TableNumbers(), _Room()
-    return [_view(tx, each, names, sites, tables.numbered(tx, each.table_no).text, room) for each in found]
-
-
-def _whole(page: list[ConflictView]) -> list[ConflictView]:
-    """Those up to the first that lacks something: it comes with the next page, and there is room for one always."""
-    lacks = (at for at, each in enumerate(page) if at and (each.ours.left_out or each.theirs.left_out or not each.key))
-    return page[: next(lacks, len(page))]
-
-
-class _Room:
-    """What keys and values a list has room for."""
-
-    def __init__(self) -> None:
-        self._left = CONFLICT_LIST_BYTES
-
-    def takes(self, value: Any) -> bool:
-        """Whether there is room for it; what is small has some always, since the number of conflicts is bounded."""
-        size = _size(value)
-        self._left = max(self._left - size, 0)
-        return self._left > 0 or size <= CONFLICT_VALUE_BYTES
-
-    @property
-    def is_over(self) -> bool:
-        """Nothing large is looked for any more."""
-        return not self._left
-
-
-def _size(value: Any) -> int:
-    if isinstance(value, dict):
-        return sum(len(name) + _size(item) for name, item in value.items())
-    return len(value) if isinstance(value, str | bytes) else 0
-
-
-def _view(
-    tx: Tx, found: Conflict, names: dict[bytes, str], sites: SiteNumbers, table: str, room: _Room
-) -> ConflictView:
-    key: Any = cbor.decode_untrusted(found.key_bytes) if room.takes(found.key_bytes) else {}
-    (ours, left_out), (theirs, also) = (_recalled(tx, sites, each, found, room) for each in (found.ours, found.theirs))
-    return ConflictView(
-        id=found.id.hex(),
-        table=table,
-        key=key,
-        column=found.column,
-        ours=_side(ours, names, left_out=left_out),
-        theirs=_side(theirs, names, left_out=also),
-        shown=_shown(tx, sites, found, ours, theirs),
-        certainty="certain" if found.certain else "possible",
-        status=found.status.value,
-        reason=found.reason,
-        recorded_ms=found.recorded_ms,
-        change=found.change,
-    )
-
-
-def _recalled(tx: Tx, sites: SiteNumbers, side: Side, found: Conflict, room: _Room) -> tuple[Side, bool]:
-    """A side with its value, unless that is too much; and whether it is."""
-    if not side.kept and room.is_over:
-        return side, True
-    recalled = recall_side(tx, sites, side, found.column)
-    return (recalled, False) if room.takes(recalled.value) else (side, True)
-
-
-def _side(side: Side, names: dict[bytes, str], *, left_out: bool) -> SideView:
-    return SideView(
-        site=site_text(side.site),
-        name=names.get(side.site, ""),
-        value=side.value,
-        hlc=hlc_of_rank(side.rank)[:],
-        event=side.event_id.hex(),
-        kept=side.kept or left_out,
-        left_out=left_out,
-    )
-
-
-def _shown(tx: Tx, sites: SiteNumbers, conflict: Conflict, ours: Side, theirs: Side) -> str:
-    """Which of the two a reader of the table sees now: that write, or what was written since and says the same."""
-    stored = rows.load(tx, conflict.table_no, [conflict.key_bytes]).get(conflict.key_bytes)
-    state = RowState() if stored is None else stored[0]
-    if conflict.column is None:
-        return "ours" if ours.is_write is state.exists else "theirs" if theirs.is_write is state.exists else "neither"
-    winner = state.columns.get(conflict.column)
-    if winner is None:
-        return "neither"
-    for name, side in (("ours", ours), ("theirs", theirs)):
-        if side.rank == winner:
-            return name
-    value = recall(tx, sites, {conflict.column: winner})
-    for name, side in (("ours", ours), ("theirs", theirs)):
-        if side.kept and conflict.column in value and same(value[conflict.column], side.value):
-            return name
-    return "neither"

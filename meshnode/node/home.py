@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshnode.errors import ConfigError, IdentityError, NotFoundError, UsageError
+from meshnode.errors import ConfigError, IdentityError, NotFoundError, UsageError, reason_of
 from meshnode.limits import DEFAULT_PORT
 from meshnode.node.cipher import sqlcipher
 from meshnode.node.config import Config
@@ -137,7 +137,7 @@ class Home:
                 with suppress(PermissionError):  # another's folder: what can be read there is refused below
                     self.path.chmod(0o700)
         except OSError as error:
-            raise ConfigError(f"cannot make the node's home {self.path}: {error}") from error
+            raise ConfigError(f"cannot make the node's home {self.path}: {reason_of(error)}") from error
         refuse_open_folder(self.path)
 
     def refuse_empty(self) -> None:
@@ -178,7 +178,7 @@ class Home:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise IdentityError(f"cannot read {self.incarnation_path}: {error}") from error
+            raise IdentityError(f"cannot read {self.incarnation_path}: {reason_of(error)}") from error
         if len(incarnation) != INCARNATION_BYTES:
             raise IdentityError(f"{self.incarnation_path} is damaged: {INCARNATION_BYTES} bytes in hex belong there")
         return incarnation

@@ -19,6 +19,7 @@ from meshnode.engine.write import LocalChange
 from meshnode.errors import UsageError
 from meshnode.model.event import Event
 from meshnode.node import keeping, members, syncing
+from meshnode.node.acknowledging import Acknowledging
 from meshnode.node.api import LEAVE_S
 from meshnode.node.bundling import Bundling
 from meshnode.node.config import Config, policy_of
@@ -32,7 +33,6 @@ from meshnode.node.home import INCARNATION_BYTES, Home
 from meshnode.node.identity import finish_renewal
 from meshnode.node.jsonvalues import checked_values
 from meshnode.node.letting_in import LettingIn
-from meshnode.node.logbook import Logbook
 from meshnode.node.memberviews import LeaveView, RecordView
 from meshnode.node.moved import refuse_moved, take_back
 from meshnode.node.storage import Storage, wall_ms
@@ -59,7 +59,7 @@ from meshnode.node.views import (
 T = TypeVar("T")
 
 
-class LocalNode(LettingIn, Configuring, Discovering, Contesting, Logbook, Bundling):
+class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, Bundling):
     """Implements `node.api.Operations` over the store alone."""
 
     # --- asking

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from meshnode.errors import BusyError, ConfigError
+from meshnode.errors import BusyError, ConfigError, reason_of
 
 LOCK_WAIT_S = 10.0  # seconds that a writing verb waits for the lock
 LOCK_POLL_S = 0.05  # seconds between two looks: flock cannot be waited for on an event loop
@@ -58,7 +58,7 @@ def try_lock(path: Path, verb: str) -> HomeLock | None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise ConfigError(f"cannot open the lock {path}: {error}") from error
+        raise ConfigError(f"cannot open the lock {path}: {reason_of(error)}") from error
     try:
         _lock_descriptor(descriptor)
     except OSError:

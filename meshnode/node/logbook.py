@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
-from meshnode.engine.engine import Engine
-from meshnode.errors import NotFoundError
+from meshnode.errors import UsageError
 from meshnode.limits import NOTICE_ROWS
+from meshnode.model.noticekinds import NOTICE_KINDS
+from meshnode.model.wording import nearest
 from meshnode.node.api import ALL_EVENTS
 from meshnode.node.eventlog import event_page
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.reading import notice_view
 from meshnode.node.stored import Stored
-from meshnode.node.views import AcknowledgedView, NoticeView
+from meshnode.node.views import NoticeView
 from meshnode.store import notices
 from meshnode.store.database import Tx
 
@@ -30,6 +31,7 @@ class Logbook(Stored):
 
     async def notices(self, *, kind: str | None = None, everything: bool = False) -> list[NoticeView]:
         """Surfaced conditions, the latest first."""
+        _known(kind)
 
         def read(tx: Tx) -> list[NoticeView]:
             # Each of the shared entries past the bound is one more row.
@@ -40,6 +42,7 @@ class Logbook(Stored):
 
     async def follow_notices(self, *, kind: str | None = None, everything: bool = False) -> AsyncIterator[NoticeView]:
         """Those there are, in the order in which they last arose, then each as it arises."""
+        _known(kind)
         seq = 0
         while not self._ended():
             rung = self.storage.changed.listen()
@@ -54,16 +57,8 @@ class Logbook(Stored):
             if not page:
                 await self.storage.changed.wait(rung, self._poll_s())
 
-    async def acknowledge(self, ids: Sequence[int] | None = None) -> AcknowledgedView:
-        """These notices were seen, or all of them; NotFoundError where one of them is not there."""
-        return AcknowledgedView(acknowledged=await self.storage.write(lambda engine: _acknowledge(engine, ids)))
 
-
-def _acknowledge(engine: Engine, ids: Sequence[int] | None) -> int:
-    with engine.context.transaction() as tx:
-        if ids is None:
-            return notices.acknowledge_all(tx)
-        missing = [number for number in ids if not notices.acknowledge(tx, number)]
-        if missing:  # all of them, or none
-            raise NotFoundError(f"there is no notice {missing[0]}: `meshnode notices --all` lists them")
-        return len(ids)
+def _known(kind: str | None) -> None:
+    if kind is not None and kind not in NOTICE_KINDS:
+        hint = nearest(kind, NOTICE_KINDS) or f": there are {', '.join(sorted(NOTICE_KINDS))}"
+        raise UsageError(f"there is no kind of notice {kind[:40]!r}{hint}")

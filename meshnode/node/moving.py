@@ -19,7 +19,7 @@ from meshnode.codec.cose_key import private_from_cose, private_to_cose
 from meshnode.codec.pkcs8 import SALT_BYTES
 from meshnode.codec.sealed import CHUNK_BYTES, Opening, seal
 from meshnode.engine.publishing import may_publish
-from meshnode.errors import CodecError, IdentityError, StoreError, UsageError, unreadable_file
+from meshnode.errors import CodecError, IdentityError, StoreError, UsageError, reason_of, unreadable_file
 from meshnode.model.site import SiteKey, short_text, site_text
 from meshnode.node.configfile import load_config
 from meshnode.node.databases import database_of, encrypted_file, is_encrypted
@@ -81,7 +81,7 @@ def export_device(home: Home, file: Path, passphrase: str | None) -> MovedView:
         size = _write(draft, _pieces(site_text(key.site), protected, [*keys, *settings], copy), secret)
         _rename(home, draft, file)
     except OSError as error:
-        raise UsageError(f"cannot write {file}, and the device stays here: {error}") from error
+        raise UsageError(f"cannot write {file}, and the device stays here: {reason_of(error)}") from error
     finally:
         draft.unlink(missing_ok=True)
         copy.unlink(missing_ok=True)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.model.member import Member
 from meshnode.model.site import parse_site, short_text, site_text
+from meshnode.model.wording import nearest
 from meshnode.node.memberviews import MemberView
 from meshnode.store import peers
 from meshnode.store.database import Tx
+
+_LISTED: Final = ": `meshnode members` lists them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,8 @@ def site_called(named: str, known: Iterable[Known], whose: str = "member") -> by
     found = found or [each for each in sites if each.name == named]
     found = [each for each in found if each.current] or found
     if not found:
-        raise NotFoundError(f"no {whose} is called {named!r}, nor is it a site id: `meshnode members` lists them")
+        hint = nearest(named, [each.name for each in sites if each.name])
+        raise NotFoundError(f"no {whose} is called {named!r}, nor is it a site id{hint or _LISTED}")
     if len(found) > 1:
         ids = ", ".join(site_text(each.site) for each in found)
         raise UsageError(f"several members are called {named!r}: name one by its site id, {ids}")

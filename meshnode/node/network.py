@@ -450,6 +450,7 @@ class Network:
     # --- dialing
 
     async def _dial(self, address: Address, expect_site: bytes | None, on_proven: Callable[[], None]) -> bytes:
+        log_event(logger, logging.DEBUG, LogEvent.DIALING, peer=short_text(expect_site or b""), address=address.text())
         try:
             link = await self._endpoint.dial(
                 address.host, address.port, alpn=ALPN_SYNC, expect_site=expect_site, on_proven=on_proven

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from meshnode.errors import ConfigError, IdentityError, NotFoundError
+from meshnode.errors import ConfigError, IdentityError, NotFoundError, reason_of
 
 _OTHERS = 0o077  # what a mode allows to group and others
 
@@ -35,7 +35,7 @@ def write_private(path: Path, data: bytes, *, ready: Callable[[], None] = lambda
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise ConfigError(f"cannot write {path}: {error}") from error
+            raise ConfigError(f"cannot write {path}: {reason_of(error)}") from error
         raise
 
 
@@ -66,7 +66,7 @@ def read_private(path: Path, limit: int) -> bytes:
     except FileNotFoundError as error:
         raise NotFoundError(f"{path} is missing") from error
     except OSError as error:
-        raise IdentityError(f"cannot read the key file {path}: {error}") from error
+        raise IdentityError(f"cannot read the key file {path}: {reason_of(error)}") from error
 
 
 def refuse_open_file(path: Path) -> None:

@@ -11,8 +11,10 @@ from contextlib import asynccontextmanager
 
 from meshnode.node import reading, roster
 from meshnode.node.config import POLICY, Config
+from meshnode.node.contested import Contested
 from meshnode.node.databases import database_of
 from meshnode.node.home import Home
+from meshnode.node.logbook import Logbook
 from meshnode.node.memberviews import MemberView
 from meshnode.node.peering import wait_result
 from meshnode.node.storage import Storage
@@ -20,7 +22,7 @@ from meshnode.node.telling import Telling
 from meshnode.node.views import PolicyView, WaitResult
 
 
-class Reading(Telling):
+class Reading(Telling, Contested, Logbook):
     """Those of `node.api.Operations` that write nothing."""
 
     async def policy(self) -> PolicyView:

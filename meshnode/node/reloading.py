@@ -76,6 +76,8 @@ class Reloading(Configuring):
             except MeshError as error:  # the file is as it was asked for: the receipt says that no more is
                 log_event(LOG, logging.ERROR, LogEvent.CONFIG_REFUSED, reason=f"not in force yet: {error}")
                 answer = ReloadView(site=self._site(), digest="")
+            else:
+                say_reloaded(answer)
             return receipt_of(done, answer)
 
     async def _reload(self, named: Iterable[str]) -> ReloadView:
@@ -119,8 +121,7 @@ class Reloading(Configuring):
         self._trouble = ""
         if self._force == before:
             return True
-        changed, waiting = ",".join(answer.changed), ",".join(answer.restart_required)
-        log_event(LOG, logging.INFO, LogEvent.CONFIG_RELOADED, changed=changed, restart_required=waiting)
+        say_reloaded(answer)
         return True
 
     # --- the notice
@@ -143,3 +144,9 @@ class Reloading(Configuring):
 
     async def _transact(self, job: Callable[[Tx, Engine], None]) -> None:
         await self.storage.write(lambda engine: engine.context.transact(lambda tx: job(tx, engine)))
+
+
+def say_reloaded(answer: ReloadView) -> None:
+    """One line of the log, whatever it was that had the file read again."""
+    changed, waiting = ",".join(answer.changed), ",".join(answer.restart_required)
+    log_event(LOG, logging.INFO, LogEvent.CONFIG_RELOADED, changed=changed, restart_required=waiting)

@@ -20,7 +20,7 @@ from meshnode.node.interfaces import guard_of, selection_of
 
 OFF = "off"
 MDNS_OFF = "mdns_enabled is false"
-TOLD_OFF = "the node was started so, as --no-discovery does"
+TOLD_OFF = "the node was started so, as --no-mdns does"
 NO_TIME = "no time was given for it (--seconds 0)"
 
 

@@ -18,6 +18,7 @@ from meshnode.model.delivery import PATH
 from meshnode.model.hlc import Hlc
 from meshnode.model.member import Member
 from meshnode.model.site import short_text, site_text
+from meshnode.model.wording import clock_text
 from meshnode.node.bell import Bell
 from meshnode.node.compare_asking import Asking, Outcome
 from meshnode.node.network import Network
@@ -237,7 +238,7 @@ def _table(own: TableTold, theirs: TableTold, here: TableTotals, there: TableTot
 
 def _horizons(own: Hlc, theirs: Hlc) -> str:
     here, there = (
-        f"horizon {where} {tuple(each)}" if any(each) else f"no horizon {where}"
+        f"horizon {where} {clock_text(each)}" if any(each) else f"no horizon {where}"
         for each, where in ((own, "here"), (theirs, "there"))
     )
     return f"{here}, {there}"

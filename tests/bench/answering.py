@@ -133,7 +133,7 @@ def main() -> None:
         _told("the program alone, `--version`", measure(folder, {"--version": ("--version",)}, options.rounds))
         _told("without a running node", measure(folder, verbs, options.rounds))
         node = subprocess.Popen(
-            [sys.executable, "-m", "meshnode", "--home", str(folder), "up", "--no-discovery"],
+            [sys.executable, "-m", "meshnode", "--home", str(folder), "up", "--no-mdns"],
             stderr=subprocess.PIPE,
             text=True,
             env=_environment(),

@@ -21,18 +21,18 @@ async def test_check_over_the_store_alone(tmp_path: Path) -> None:
     assert (await meshnode("table", "add", "notes", "--key", "id:TEXT", "--column", "n:INTEGER", home=home)).code == 0
     assert (await meshnode("put", "notes", "id=n1", "n:=1", home=home)).code == 0
     clean = await meshnode("check", home=home)
-    assert (clean.code, clean.out) == (0, "clean: 1 events, 1 rows of 1 tables\n")
+    assert (clean.code, clean.out) == (0, "clean: 1 event, 1 row of 1 table\n")
     with closing(sqlite3.connect(home / "meshnode.db", isolation_level=None)) as connection:
         connection.execute("UPDATE notes SET n = 2")
     found = await meshnode("check", "--output", "json", home=home)
     assert found.code == 1
     assert found.json["count"] == 1
     assert found.json["differences"] == [
-        {"table": "notes", "where": "row {'id': 'n1'}", "what": "column 'n' holds 2, the log says 1"}
+        {"table": "notes", "where": 'row id="n1"', "what": "column 'n' holds 2, the log says 1"}
     ]
     assert "check --repair" in (await meshnode("check", home=home)).err
     mended = await meshnode("check", "--repair", home=home)
-    assert (mended.code, mended.out) == (0, "1 mended, clean: 1 events, 1 rows of 1 tables\n")
+    assert (mended.code, mended.out) == (0, "1 mended, clean: 1 event, 1 row of 1 table\n")
     assert "column 'n' holds 2, the log says 1" in mended.err
     assert (await meshnode("get", "notes", "id=n1", "--output", "json", home=home)).json["n"] == 1
     assert "mended" in (await meshnode("notices", home=home)).out
@@ -47,13 +47,13 @@ async def test_check_asks_a_running_node_and_prints_no_control_characters(tmp_pa
     node = MemoryNode()
     async with ControlServer(node, home):
         good = await meshnode("check", home=home.path)
-        given = "2 clocks, values and watermarks taken as given"
+        given = "taken as given of clocks, values and watermarks: 2"
         assert (good.code, good.out) == (0, f"clean: 0 events, 0 rows of 0 tables; {given}\n")
         node.complete = False
         bad = await meshnode("check", home=home.path)
     assert bad.code == 1
     assert "row 1\\x1b[0m" in bad.out
-    assert bad.out.endswith(f"1 differences: 0 events, 0 rows of 0 tables; {given}\n")
+    assert bad.out.endswith(f"1 difference: 0 events, 0 rows of 0 tables; {given}\n")
 
 
 async def test_a_node_that_runs_checks_itself(tmp_path: Path) -> None:

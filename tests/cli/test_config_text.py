@@ -31,7 +31,7 @@ def test_every_setting_has_a_line_of_what_it_is_in_a_fresh_file() -> None:
         assert lines[at - 1] == f"# {about_text(name)}"
         assert lines[at].startswith("#") == (name != "name")
         assert len(lines[at - 1]) <= 120
-        assert ("new start" in lines[at - 1]) != setting.live
+        assert ("next start" in lines[at - 1]) != setting.live
 
 
 def test_all_faults_are_told_with_their_lines() -> None:
@@ -51,10 +51,27 @@ def test_all_faults_are_told_with_their_lines() -> None:
         said_in(text, "here")
 
 
-@pytest.mark.parametrize(("text", "line"), [("port = 1\nport = 2", 2), ("\n\nport = ", 3), ("a = 1\nb = '''\n\n", 4)])
+@pytest.mark.parametrize(("text", "line"), [("\n\nport = ", 3), ("a = 1\nb = '''\n\n", 4)])
 def test_what_is_no_toml_is_one_fault_at_its_line(text: str, line: int) -> None:
     (fault,) = faults_in(text)
-    assert (fault.line, fault.setting, fault.reason.startswith("not TOML")) == (line, "", True)
+    assert (fault.line, fault.reason.startswith("not TOML"), "line" in fault.reason) == (line, True, False)
+
+
+def test_a_setting_that_is_set_twice_is_named_and_so_is_every_other_fault() -> None:
+    (fault,) = faults_in("port = 1\nport = 2")
+    assert (fault.line, fault.setting, fault.reason) == (
+        2,
+        "port",
+        "port is set a second time: one of the two lines has to go",
+    )
+    with pytest.raises(ConfigError, match=r"line 1: port .*; line 2: there is no setting 'prt'"):
+        parse_config("port = -1\nprt = 1")
+
+
+@pytest.mark.parametrize("pattern", ["a..b", "a.b.c", "nix", ".a"])
+def test_a_scope_that_matches_no_table_is_refused_with_a_reason(pattern: str) -> None:
+    (fault,) = faults_in(f'scope = ["main.a", "{pattern}"]')
+    assert f"scope: '{pattern}' matches no table: a scope pattern is schema.table" in fault.reason
 
 
 def test_a_value_that_is_refused_is_not_shown_at_length() -> None:
@@ -85,7 +102,7 @@ def test_a_change_touches_nothing_else(before: str, values: dict[str, Any], afte
 
 
 def test_a_text_that_cannot_be_used_is_not_changed() -> None:
-    with pytest.raises(ConfigError, match="line 2: not TOML"):
+    with pytest.raises(ConfigError, match="line 2: port is set a second time"):
         changed_text("port = 1\nport = 2\n", {"port": 3})
 
 
@@ -102,7 +119,7 @@ def test_a_text_that_cannot_be_used_is_not_changed() -> None:
         ("peers", '["a:1", "\\ud83d\\ude00:1"]', ["a:1", "😀:1"]),
         ("peers", "['a:1',]", ["a:1"]),
         ("peers", "[]", []),
-        ("peers", "a:1", "a:1"),
+        ("peers", "a:1", ["a:1"]),
         ("peers", "[a", "[a"),
         ("peers", "[]\nport = 1", []),
     ],
@@ -147,3 +164,8 @@ def test_what_is_named_is_told_apart_from_defaults() -> None:
     said = said_in("port = 0\n")
     assert (said.config, said.named) == (Config(), {"port"})
     assert parse_config("") == Config()
+
+
+def test_a_list_takes_words_up_to_the_next_setting() -> None:
+    words = ["scope", "main.a", "!main.b", "port", "5", "peers", '["a:1"]', "name", "scope"]
+    assert parsed_values(words) == {"scope": ["main.a", "!main.b"], "port": 5, "peers": ["a:1"], "name": "scope"}

@@ -34,12 +34,13 @@ def said(home: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[i
 
 def test_show_tells_where_each_value_comes_from(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = said(home, capsys, "show")
-    assert (code, out.splitlines()[0].split()) == (0, ["setting", "value", "default", "source", "applies"])
+    assert (code, out.splitlines()[0].split()) == (0, ["setting", "value", "default", "source", "in", "force"])
     assert [line.split()[0] for line in out.splitlines()[1:]] == list(SETTINGS)
-    assert ["port", "4747", "0", "file", "restart"] in [line.split() for line in out.splitlines()]
+    assert ["port", "4747", "0", "file", "next", "start"] in [line.split() for line in out.splitlines()]
     whole = json.loads(said(home, capsys, "show", "--output", "json")[1])
     assert (whole["running"], len(whole["settings"]), len(whole["digest"])) == (False, len(SETTINGS), 64)
     lines = [json.loads(line) for line in said(home, capsys, "show", "--output", "jsonl")[1].splitlines()]
+    assert lines.pop() == {"line": "summary"} | {name: whole[name] for name in whole if name != "settings"}
     assert lines == whole["settings"]
     one = json.loads(said(home, capsys, "show", "port", "--output", "json")[1])
     assert one == lines[1]
@@ -71,7 +72,7 @@ def test_a_database_that_is_not_there_is_taken_with_a_warning(home: Path, capsys
         (["set", "prot", "1"], "did you mean 'port'"),
         (["set", "port"], "no value"),
         (["set", "port", "70000"], "a number from 0 to 65535, not 70000"),
-        (["set", "scope", "main.a"], "a list of texts"),
+        (["set", "scope", "a..b"], "matches no table"),
         (["set", "name", "a", "port", "x"], "port is a number"),
         (["show", "prot"], "did you mean 'port'"),
         (["apply", "."], "cannot read ."),

@@ -45,6 +45,7 @@ async def test_the_list_in_json_and_as_a_table(home: Home) -> None:
     assert "Milk\\x1b" in table.out
     assert "(the row)" in table.out
     assert "(deleted)" in table.out
+    assert "1970-01-01T00:00:00.006Z" in table.out
 
 
 async def test_deciding_one(home: Home) -> None:
@@ -63,7 +64,7 @@ async def test_deciding_one(home: Home) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--limit", "0"], "--limit takes a number from 1 to 1000"),
+        (["--limit", "-1"], "--limit takes a number from 0 to 1000"),
         (["--table", "absent"], "no table is called 'absent' here"),
         (["resolve", "0123"], "--prefer"),
         (["resolve", "0123", "--prefer", "desk"], "has no value in this conflict"),

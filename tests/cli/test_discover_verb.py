@@ -34,8 +34,9 @@ async def test_json_is_one_object_and_jsonl_one_a_line_with_its_kind(home: Home,
     whole = await meshnode("discover", "--seconds", "0", "--output", "json", home=home.path)
     assert whole.json["members"][0]["dial"]["state"] == "linked"
     lines = await meshnode("discover", "--seconds", "0", "--output", "jsonl", home=home.path)
-    kinds = [json.loads(line)["kind"] for line in lines.out.splitlines()]
-    assert kinds == ["discovery", "interface", "member", "peer", "own", "stranger"]
+    *found, last = map(json.loads, lines.out.splitlines())
+    assert [each["kind"] for each in found] == ["interface", "member", "peer", "own", "stranger"]
+    assert (last["line"], last["discovery"], last["running"]) == ("summary", "on", True)
     assert "\x9b" not in whole.out + lines.out
 
 

@@ -27,7 +27,9 @@ async def test_json_is_one_object_and_jsonl_one_finding_a_line(home: Home, node:
     whole = await meshnode("doctor", "--output", "json", home=home.path)
     assert (whole.json["verdict"], whole.json["running"], len(whole.json["findings"])) == ("warn", True, 2)
     lines = await meshnode("doctor", "--output", "jsonl", home=home.path)
-    assert [json.loads(line)["check"] for line in lines.out.splitlines()] == ["disk", "links"]
+    *found, last = map(json.loads, lines.out.splitlines())
+    assert [each["check"] for each in found] == ["disk", "links"]
+    assert (last["line"], last["verdict"], last["software"]) == ("summary", "warn", node.software)
 
 
 async def test_a_node_of_another_version_is_told_apart(home: Home, node: MemoryNode) -> None:

@@ -102,7 +102,7 @@ def test_invented_names_share_one_bound() -> None:
 
 
 async def test_a_node_speaks_json_and_nothing_else(tmp_path: Path) -> None:
-    quiet = ("--listen", "127.0.0.1", "--no-discovery")
+    quiet = ("--listen", "127.0.0.1", "--no-mdns")
     process = Process(tmp_path / "n", *quiet, "--log-format", "json", "--log-level", "debug")
     async with process:
         await process.client.add_table("notes", {"id": "TEXT"}, {"title": "TEXT"})

@@ -96,7 +96,7 @@ def test_the_verb(tmp_path: Path) -> None:
     home = tmp_path / "n"
     number = asyncio.run(_one(home))
     lines = done(home, "notices", "--kind", "skew").out.splitlines()
-    assert lines[0].split() == ["id", "kind", "when", "site", "table", "count", "seen", "sample"]
+    assert lines[0].split() == ["id", "kind", "when", "site", "table", "count", "acknowledged", "sample"]
     assert lines[1].split()[:2] == [str(number), "skew"]
     (shown,) = done(home, "notices", "--kind", "skew", "--output", "json").json
     assert (shown["id"], shown["count"], shown["acknowledged"]) == (number, 1, False)
@@ -107,3 +107,7 @@ def test_the_verb(tmp_path: Path) -> None:
     for wrong in (["acknowledge"], ["acknowledge", "1", "--all"], ["acknowledge", "--all", "--follow"], ["forget"]):
         assert call(home, "notices", *wrong).code == 2
     assert call(home, "notices", "acknowledge", "99").code == 1
+    unknown = call(home, "notices", "--kind", "joind")
+    assert (unknown.code, "did you mean 'joined'?" in unknown.err, unknown.out) == (2, True, "")
+    assert done(home, "notices", "--kind", "twin").out.split() == lines[0].split()
+    assert "takes a whole number, not 'x'" in call(home, "notices", "acknowledge", "x").err

@@ -66,7 +66,7 @@ async def test_a_home_under_a_passphrase_opens_with_it_alone(tmp_path: Path) -> 
 async def test_a_running_node_asks_once_and_its_verbs_never(tmp_path: Path) -> None:
     home = tmp_path / "n"
     await founded(home)
-    process = await start("up", "--listen", "127.0.0.1", "--no-discovery", "--verbose", *FD, home=home)
+    process = await start("up", "--listen", "127.0.0.1", "--no-mdns", "--verbose", *FD, home=home)
     assert process.stdin is not None
     assert process.stderr is not None
     process.stdin.write(SAID.encode() + b"\n")

@@ -24,7 +24,7 @@ from meshnode.node.words import words_of
 
 SAID = "correct horse battery staple"
 FD = ("--passphrase-fd", "0")
-QUIET = ("--listen", "127.0.0.1", "--no-discovery", "--verbose")
+QUIET = ("--listen", "127.0.0.1", "--no-mdns", "--verbose")
 FOLDER = "a-folder-with-a-name-so-long-that-no-unix-socket-fits-in-it-" * 2  # so that there is a control token
 
 

@@ -47,6 +47,12 @@ def test_what_was_never_told_is_said_so() -> None:
     ]
 
 
+def test_who_has_all_events_and_did_not_say_so_yet_is_not_called_behind() -> None:
+    assert lines(groups_behind=1, groups=[group("behind", 600_000)], behind=0) == [
+        "nas: has all events, and did not yet say that it applied them in 1 group, most: notes of desk by 10 min"
+    ]
+
+
 def test_of_an_absent_peer_the_age_of_its_word_is_told() -> None:
     told_ms = time.time_ns() // 1_000_000 - 3 * 3_600_000 - 60_000
     peer = replace(PEER, groups_behind=1, groups=[group("behind", 0)], told_ms=told_ms)
@@ -95,7 +101,7 @@ def test_this_nodes_own_lag_has_its_reason() -> None:
         lagging("missing", 5, told_by="nas\x1b[31m"),
     ]
     assert list(lag.own_lines(status(*views))) == [
-        "this node: t of lap: nothing applied, 4 events are held until there is such a table",
+        "this node: t of lap: nothing applied, held until there is such a table: 4 events",
         "this node: *.* of lap: 1 min behind, events of it were rejected and will be offered again",
         "this node: t of lap: 1 s behind, later events are here, and earlier ones may be missing",
         "this node: t of lap: 5 ms behind, nas\\x1b[31m told of later events",

@@ -20,7 +20,7 @@ ADD_NOTES = ("table", "add", "notes", "--key", "id:TEXT", "--column", "title:TEX
 
 async def up(home: Path, *arguments: str) -> Running:
     """A node that is up and answers."""
-    process = await start("up", "--no-discovery", "--listen", "127.0.0.1", *arguments, home=home)
+    process = await start("up", "--no-mdns", "--listen", "127.0.0.1", *arguments, home=home)
     assert process.stderr is not None
     async with asyncio.timeout(TIMEOUT_S):
         while b"is up on" not in (line := await process.stderr.readline()):

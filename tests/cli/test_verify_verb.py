@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.command import meshnode
 from support.memory_node import PEER, MemoryNode
 
+from meshnode.cli import verify
 from meshnode.control.client import ControlClient
 from meshnode.errors import TransportError, UsageError
 from meshnode.node.home import Home
-from meshnode.node.verifyviews import VerifyProgress
+from meshnode.node.verifyviews import ComparedTableView, VerifyProgress
 
 
 async def test_the_verb_names_what_differs_and_its_exit_code_says_how_bad_it_is(home: Home, node: MemoryNode) -> None:
@@ -25,7 +28,7 @@ async def test_the_verb_names_what_differs_and_its_exit_code_says_how_bad_it_is(
     assert fault.code == 1
     assert "1,200 here, 0 there" in fault.out
     assert "\x1b" not in fault.out
-    assert f"only there: event {'ee' * 32} of 83561adb at 5.6 writes ti\\x1btle" in fault.out
+    assert f"only there: event {'ee' * 32} of 83561adb at 1970-01-01T00:00:00.005Z/6 writes ti\\x1btle" in fault.out
     assert "1 fault, 1 horizon" in fault.out
     assert "check --repair" in fault.err
     explained = await meshnode("verify", PEER.name, "--repair", home=home.path)
@@ -38,7 +41,18 @@ async def test_the_same_in_json_and_jsonl(home: Home, node: MemoryNode) -> None:
     whole = await meshnode("verify", PEER.site, "--output", "json", home=home.path)
     assert (whole.code, whole.json["counts"]) == (1, {"fault": 1, "horizon": 1})
     lines = await meshnode("verify", PEER.site, "--output", "jsonl", home=home.path)
-    assert len(lines.out.splitlines()) == 2
+    *rows, last = map(json.loads, lines.out.splitlines())
+    assert rows == whole.json["rows"]
+    assert last == {"line": "summary"} | {name: value for name, value in whole.json.items() if name != "rows"}
+
+
+def test_equal_is_said_alone_only_where_nothing_was_left_out() -> None:
+    table = ComparedTableView(table="notes", compared=True, equal=True)
+    assert verify._equal([table]) == "equal"
+    later, other = replace(table, above_there=2), replace(table, kind="schema", note="of another type there")
+    assert verify._table_row(later)["differs"] == "2 events more there, still on the way"
+    said = "what was compared is equal, which leaves out: 2 events still on the way; schema of notes"
+    assert verify._equal([later, other]) == said
 
 
 async def test_what_cannot_be_compared_says_so(home: Home, node: MemoryNode) -> None:

@@ -59,10 +59,10 @@ def test_values_are_compared_as_their_columns_store_them(tmp_path: Path) -> None
 
 
 FALSIFIED: dict[str, tuple[Callable[[Bench], object], str, str]] = {
-    "value": (lambda b: b.sql("UPDATE t SET a = 2 WHERE id = 1"), "{'id': 1}", "column 'a' holds 2, the log says 1"),
-    "value type": (lambda b: b.sql("UPDATE t SET a = 1.0 WHERE id = 1"), "{'id': 1}", "holds 1.0, the log says 1"),
-    "row gone": (lambda b: b.sql("DELETE FROM t WHERE id = 3"), "{'id': 3}", "it exists and is not in SQL"),
-    "row back": (lambda b: b.sql("INSERT INTO t (id) VALUES (2)"), "{'id': 2}", "it does not exist and is in SQL"),
+    "value": (lambda b: b.sql("UPDATE t SET a = 2 WHERE id = 1"), "id=1", "column 'a' holds 2, the log says 1"),
+    "value type": (lambda b: b.sql("UPDATE t SET a = 1.0 WHERE id = 1"), "id=1", "holds 1.0, the log says 1"),
+    "row gone": (lambda b: b.sql("DELETE FROM t WHERE id = 3"), "id=3", "it exists and is not in SQL"),
+    "row back": (lambda b: b.sql("INSERT INTO t (id) VALUES (2)"), "id=2", "it does not exist and is in SQL"),
     "row from nowhere": (
         lambda b: b.sql("INSERT INTO t (id) VALUES (9)"),
         "rows in SQL",
@@ -146,7 +146,7 @@ def test_what_lies_below_the_horizon_is_taken_as_given_and_counted(bench: Bench)
     # Clocks: 2 columns and 1 upsert, 2 tombstones; values: 2; the watermark that was given before.
     assert (found.differences, found.given) == ([], 8)
     bench.sql("UPDATE t SET c = 2 WHERE id = 3")
-    assert [each.where for each in checked(bench).differences] == ["row {'id': 3}"]
+    assert [each.where for each in checked(bench).differences] == ["row id=3"]
 
 
 def test_a_schema_that_the_node_has_not_followed_yet_is_said(bench: Bench) -> None:

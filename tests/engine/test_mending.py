@@ -192,7 +192,7 @@ def test_what_nobody_else_has_stays_named_and_the_stream_goes_on(tmp_path: Path)
     assert second.rows() == {"b": "kept"}
     assert first.rows() == {"a": "lost", "b": "kept"}
     left = look(first)
-    assert [each.where for each in left.differences] == ["row {'id': 'a'}"]
+    assert [each.where for each in left.differences] == ['row id="a"']
     first.write("a", "lost")  # what its owner can do: write it again
     wire.settle()
     assert second.rows() == first.rows()

@@ -84,7 +84,7 @@ async def test_pairing_nearby_looks_as_shown(tmp_path: Path) -> None:
     """By the address, since a test has no network; ids and digits are others each time."""
     (block,) = [each for each in blocks("text") if "nearby --open" in each]
     opening, opened, pairing, looking, question = [line.partition("#")[0].strip() for line in block.splitlines()]
-    desk = ["--name", "desk", "--listen", "127.0.0.1", "--no-discovery"]
+    desk = ["--name", "desk", "--listen", "127.0.0.1", "--no-mdns"]
     node = await start_afresh("up", *desk, home=tmp_path / "a")
     programs = [node]
     try:
@@ -124,7 +124,7 @@ async def test_the_embedding_program_runs_as_written(tmp_path: Path) -> None:
 
 async def test_the_control_api_answers_as_shown(tmp_path: Path) -> None:
     home = tmp_path / "n"
-    node = await start_afresh("up", "--listen", "127.0.0.1", "--no-discovery", home=home)
+    node = await start_afresh("up", "--listen", "127.0.0.1", "--no-mdns", home=home)
     try:
         assert node.stderr is not None
         await node.stderr.readuntil(b"is up on")

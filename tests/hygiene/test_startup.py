@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from meshnode.cli.main import main
 
 WRITING = {"meshnode.engine.engine", "meshnode.engine.context", "meshnode.node.local", "meshnode.node.founding"}
 NETWORK = {"aioquic", "zeroconf", "cryptography", "meshnode.net.endpoint", "meshnode.net.mdns"}
@@ -40,3 +43,11 @@ def loaded_by(code: str) -> set[str]:
 )
 def test_a_verb_that_reads_loads_what_it_needs(loads: str, unused: set[str]) -> None:
     assert loaded_by(loads) & unused == set()
+
+
+def test_lists_are_read_without_the_writing_side(tmp_path: Path) -> None:
+    home = str(tmp_path / "n")
+    assert main(["--home", home, "init"]) == 0
+    verbs = "('events', 'notices', 'conflicts')"
+    code = f"from meshnode.cli.main import main\nfor verb in {verbs}: main(['--home', {home!r}, verb])"
+    assert loaded_by(code) & (WRITING | NETWORK | SERVING | REST) == set()

@@ -19,7 +19,7 @@ async def process(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process,
     port = free_port()
     command = ["-m", "meshnode", "--home", str(home), "up", "--listen", "127.0.0.1", "--port", str(port)]
     up = await asyncio.create_subprocess_exec(
-        sys.executable, *command, "--no-discovery", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        sys.executable, *command, "--no-mdns", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     try:
         assert up.stdout is not None

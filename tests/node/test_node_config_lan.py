@@ -22,7 +22,7 @@ async def test_discovery_interfaces_and_peers_follow_the_settings(tmp_path: Path
     with Lan(2) as lan:
         ear = launch(lan, 1, "listener", interface=DEVICE, address=lan.address(1))
         inside = [["ip", "netns", "exec", lan.namespace(host)] for host in (0, 1)]
-        b = Process(homes[1], "--no-discovery", "--port", str(ports[1]), before=inside[1])
+        b = Process(homes[1], "--no-mdns", "--port", str(ports[1]), before=inside[1])
         async with Process(homes[0], "--name", "a", "--port", str(ports[0]), before=inside[0]) as a, b:
             name = f"a-{(await a.client.status()).short}._meshnode._udp.local."
 

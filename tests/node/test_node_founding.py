@@ -61,7 +61,7 @@ async def test_where_joining_was_begun_no_mesh_is_founded_by_the_way(tmp_path: P
     with pytest.raises(UsageError, match="go on with `meshnode join INVITE`"):
         async with Node(tmp_path / "b", config=loopback()):
             pass
-    refused = await meshnode("up", "--no-discovery", home=tmp_path / "b")
+    refused = await meshnode("up", "--no-mdns", home=tmp_path / "b")
     assert (refused.code, "joining a mesh was begun" in refused.err) == (2, True), refused
     assert not (tmp_path / "b" / "recovery.key").exists()
     key = Home(tmp_path / "b").site_key()

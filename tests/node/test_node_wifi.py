@@ -78,7 +78,7 @@ async def test_a_node_is_quiet_wherever_its_owner_does_not_trust_the_network(
         cafe = Cafe(lan, tmp_path, homes[0] / "config.toml")
         inside = [["ip", "netns", "exec", lan.namespace(host)] for host in (0, 1)]
         there = f"{lan.address(1)}:{ports[1]}"
-        b = Process(homes[1], "--no-discovery", "--port", str(ports[1]), before=inside[1])
+        b = Process(homes[1], "--no-mdns", "--port", str(ports[1]), before=inside[1])
         async with Process(homes[0], "--name", "a", "--port", str(ports[0]), "--peer", there, before=inside[0]) as a:
             name = f"a-{(await a.client.status()).short}._meshnode._udp.local."
 

@@ -133,7 +133,7 @@ class Process:
     ) -> Process:
         """A node that hears and says nothing beyond this machine's loopback."""
         dialed = [text for peer in peers for text in ("--peer", f"127.0.0.1:{peer}")]
-        where = ("--no-discovery", "--listen", "127.0.0.1", "--port", str(port))
+        where = ("--no-mdns", "--listen", "127.0.0.1", "--port", str(port))
         return cls(home, *where, *dialed, before=before, afresh=afresh)
 
     async def start(self) -> None:

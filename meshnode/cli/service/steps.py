@@ -12,7 +12,7 @@ from typing import Any
 
 from meshnode.cli.service.description import Service
 from meshnode.cli.service.manager import Manager, Ran, Run, Step
-from meshnode.errors import ConfigError, MeshError
+from meshnode.errors import ConfigError, MeshError, reason_of
 from meshnode.node.private import write_private
 
 
@@ -52,7 +52,7 @@ def install(service: Service, manager: Manager, run: Run, *, now: bool) -> Done:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"cannot make the folder {path.parent}: {error}") from error
+            raise ConfigError(f"cannot make the folder {path.parent}: {reason_of(error)}") from error
         write_private(path, text)
     did = [f"{'Wrote' if written else 'Nothing to change in'} {path}."]
     did += _take(manager.start(service, now=now), run, f"{path} is written, and the service does not run")
@@ -76,7 +76,7 @@ def remove(service: Service, manager: Manager, run: Run) -> Done:
         try:
             file.unlink(missing_ok=True)
         except OSError as error:
-            raise ConfigError(f"cannot remove {file}: {error}") from error
+            raise ConfigError(f"cannot remove {file}: {reason_of(error)}") from error
     did += [f"Removed {path}.", *_take(manager.gone(service), run, f"{path} is removed")]
     if refused is not None:
         raise refused
@@ -128,7 +128,7 @@ def _read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+        raise ConfigError(f"cannot read {path}: {reason_of(error)}") from error
 
 
 def _take(steps: Iterable[Step], run: Run, so_far: str) -> list[str]:
