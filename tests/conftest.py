@@ -8,14 +8,18 @@ import os
 import secrets
 import signal
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from meshnode.codec import pkcs8
+from meshnode.model.noticekinds import NOTICE_KINDS
 from meshnode.node import dialing
+from meshnode.store.notices import NoticeBook
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -37,6 +41,20 @@ def pytest_configure() -> None:
 def pytest_report_header() -> str:
     """Printed first."""
     return f"fresh seeds of the simulator: from {os.environ[FIRST_SEED]} on"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def known_kinds_of_notices() -> Iterator[None]:
+    """Nothing is surfaced under a name that `notices --kind` would refuse."""
+    add = NoticeBook.add
+
+    def checked(book: NoticeBook, kind: str, *rest: Any, **named: Any) -> None:
+        assert kind in NOTICE_KINDS, f"model/noticekinds.py does not have {kind}"
+        add(book, kind, *rest, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NoticeBook, "add", checked)
+        yield
 
 
 @pytest.fixture

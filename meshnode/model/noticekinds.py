@@ -37,6 +37,7 @@ _ROWS: Final = {
 _LINKS: Final = {
     *(code.name.lower().replace("_", "-") for code in CloseCode),
     "announcement-ignored",
+    "clock-offset",
     "discovery",
     "frontier-full",
     "handshake-failed",
@@ -46,6 +47,7 @@ _LINKS: Final = {
     "retired-claim",
     "rolled-back",
     "too-many-peers",
+    "twin",
 }
 _NODE: Final = {"config-refused", "incarnation", "joined", "pairing-refused"}
 
