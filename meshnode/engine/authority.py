@@ -10,7 +10,7 @@ from meshnode.engine.membership import add_records, stored_records
 from meshnode.errors import MembershipError, UsageError
 from meshnode.limits import HONOURED_RECORDS, LABEL_BYTES
 from meshnode.model.hlc import Hlc, tick
-from meshnode.model.issuing import RETIRED_HERE, Issued, named, objection, who_could
+from meshnode.model.issuing import COMPANY_ENDS, RETIRED_HERE, Issued, named, objection, who_could
 from meshnode.model.member import Member
 from meshnode.model.membership import walk
 from meshnode.model.record import (
@@ -152,7 +152,7 @@ def _refuse_company(context: Context, tx: Tx, data: bytes) -> None:
         raise MembershipError(
             f"nothing was signed: with it {who}{more} would be out too, having been let in by it alone and after that "
             "time, and what they wrote would be removed on every device. `meshnode vouch SITE`, by another authority "
-            "or with --recovery FILE, keeps one in; --and-whom-it-let-in ends them with it"
+            f"or with --recovery FILE, keeps one in; {COMPANY_ENDS}"
         )
 
 

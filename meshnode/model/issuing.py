@@ -21,6 +21,8 @@ NO_MEMBER_HERE: Final = (
     "`meshnode vouch SITE` on an authority lets it in again"
 )
 """And at one that nobody's record admits any more."""
+COMPANY_ENDS: Final = "--and-whom-it-let-in ends them with it"
+"""The last words to who would retire others too: by them the dashboard knows that it can offer this."""
 READER_HERE: Final = "this device is a reader of the mesh: it receives, and writes nothing"
 
 

@@ -9,6 +9,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -151,6 +152,10 @@ class Served:
     def do(self, work: Any) -> Any:
         """Run a coroutine where the node is."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+
+    def begin(self, work: Any) -> Future[Any]:
+        """The same, and go on meanwhile."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     @property
     def origin(self) -> str:

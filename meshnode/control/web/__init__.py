@@ -20,6 +20,7 @@ How to add to a page, or a page:
    `told`, which also makes code of what it has in backquotes. Never `| safe`, no `style=`, no `on…=`, no inline script:
    the policy of `guard.py` would not run them, and the tests fail at its first complaint.
    Give every row, `details` and input an `id` of its own that stays: a morph keeps focus, and what was opened, by it.
+   What a stream is to leave alone, as a form that is filled in, gets an `id` and `data-keeps`.
 5. Tables by `table` and `cell` (cards where it is narrow), none by `empty`, times by `when(ms, now_ms)`, states by
    `badge`; colours are tokens of `app.css`, each measured in both schemes. What is not told by colour alone, is told.
 6. A test (`tests/support/dashboard.py`): `with Served(MeshInMemory(…)) as served, visiting(browser, served) as (page,

@@ -33,6 +33,7 @@ class Renderer:
             texts.rate,
             texts.span,
             texts.ago,
+            texts.left,
             texts.iso,
             texts.absolute,
             texts.count,

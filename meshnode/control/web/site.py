@@ -12,11 +12,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute
 
+from meshnode.control.web.invites import Invites
 from meshnode.control.web.live import Hub, Wake
 from meshnode.control.web.rendering import Renderer
 from meshnode.control.web.throughput import Throughput
 from meshnode.errors import UsageError
 from meshnode.node.api import Operations
+from meshnode.node.memberviews import MemberView
 from meshnode.node.views import Status
 
 FORM_BYTES: Final = 1024 * 1024  # of one form; against a mistaken page
@@ -35,6 +37,7 @@ class Looks:
         self._now_s = now_s
         self._looking = asyncio.Lock()
         self._status: tuple[float, Status] | None = None
+        self._members: tuple[float, list[MemberView]] | None = None
         self._throughput = Throughput()
 
     async def status(self) -> Status:
@@ -43,6 +46,13 @@ class Looks:
             if self._status is None or self._now_s() - self._status[0] >= FRESH_S:
                 self._status = (self._now_s(), await self._operations.status())
             return self._status[1]
+
+    async def members(self) -> list[MemberView]:
+        """Who is and was in, as old."""
+        async with self._looking:
+            if self._members is None or self._now_s() - self._members[0] >= FRESH_S:
+                self._members = (self._now_s(), await self._operations.members())
+            return self._members[1]
 
     async def throughput(self) -> Throughput:
         """What passes over each link, between the last two looks."""
@@ -61,6 +71,7 @@ class Web:
     render: Renderer
     hub: Hub
     now_ms: Callable[[], int]
+    invites: Invites = field(default_factory=Invites)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,12 @@ def ago(ms: int, now_ms: int) -> str:
     return f"{span(now_ms - ms)} ago" if ms < now_ms else f"in {span(ms - now_ms)}"
 
 
+def left(ms: int, now_ms: int) -> str:
+    """`1:05`, of something that ends soon."""
+    seconds = max(ms - now_ms, 0) // 1000
+    return f"{seconds // 60}:{seconds % 60:02}"
+
+
 def moment(ms: int) -> datetime.datetime:
     """For the absolute time; clocks that peers chose stay within what a date can be."""
     at = min(max(ms, 0), _LATEST_MS)

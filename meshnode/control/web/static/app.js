@@ -11,6 +11,29 @@
     return !(name === "open" && (node.nodeName === "DETAILS" || node.nodeName === "DIALOG"));
   };
 
+  Idiomorph.defaults.callbacks.beforeNodeMorphed = function (old) {
+    return !(old.dataset && "keeps" in old.dataset); // forms that are being filled in, and what was asked for here
+  };
+
+  // An invite is on the page that asked for it, while it is of use: not in a page that the browser keeps to go back to.
+  function hide(spent) {
+    all("[data-secret]").forEach((each) => { if (spent(each.dataset.secret)) each.remove(); });
+  }
+  document.addEventListener("htmx:sseMessage", () => hide((id) => {
+    const line = document.getElementById("invite-" + id);
+    return line && line.dataset.state !== "open";
+  }));
+  window.addEventListener("pagehide", () => hide(() => true));
+
+  function copy(button) {
+    const source = document.getElementById(button.dataset.copies);
+    getSelection().selectAllChildren(source); // where the clipboard is refused, a key copies it
+    navigator.clipboard.writeText(source.textContent.trim()).then(
+      () => { button.textContent = "Copied"; },
+      () => { button.textContent = "Press Ctrl+C"; });
+    setTimeout(() => { button.textContent = "Copy"; }, 3000);
+  }
+
   // The stream: said to be lost at once; closed while nobody looks, since a browser has few connections to one host.
   const HIDDEN_MS = 20000;
   let source = null;
@@ -79,6 +102,7 @@
     const button = event.target.closest("[data-does]");
     if (!button) return;
     if (button.dataset.does === "theme") chooseTheme();
+    if (button.dataset.does === "copy") copy(button);
     if (button.dataset.does === "keys") one("[data-keys]").showModal();
   });
   document.addEventListener("change", (event) => {
