@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from meshnode.engine.engine import Engine
-from meshnode.errors import NotFoundError
+from meshnode.errors import NotFoundError, UsageError
 from meshnode.limits import NOTICE_ROWS
 from meshnode.node.api import ALL_EVENTS
-from meshnode.node.eventlog import event_page
+from meshnode.node.eventlog import event_page, event_page_back
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.reading import notice_view
 from meshnode.node.stored import Stored
@@ -23,9 +23,13 @@ class Logbook(Stored):
     """These operations over a node's storage."""
 
     async def events(
-        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, limit: int = EVENTS_PER_PAGE
+        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, before: int | None = None, limit: int = EVENTS_PER_PAGE
     ) -> EventPage:
-        """Retained events beyond a position of the log."""
+        """Retained events beyond a position of the log, or below one."""
+        if before is not None:
+            if after:
+                raise UsageError("events are read beyond a position or below one, not both")
+            return await self.storage.read(lambda tx: event_page_back(tx, self._membership(tx), query, before, limit))
         return await self.storage.read(lambda tx: event_page(tx, self._membership(tx), query, after, limit))
 
     async def notices(self, *, kind: str | None = None, everything: bool = False) -> list[NoticeView]:
