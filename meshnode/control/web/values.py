@@ -1,4 +1,4 @@
-"""Values of rows as pages show them: what kind each is, its beginning, and how large all of it is (profile §5). Pure."""
+"""Values of rows as pages show them: of what kind each is, its beginning, how large all of it is (profile §5). Pure."""
 
 from __future__ import annotations
 
