@@ -163,8 +163,15 @@ class ControlClient:
     async def explain(self, table: str, key: Values) -> RowExplanation | None:
         return await self._call(tables.EXPLAIN, asked.RowKey(table=table, key=key))
 
-    async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:
-        return await self._call(tables.ROWS, asked.Rows(table=table, limit=limit, after=after))
+    async def rows(
+        self,
+        table: str,
+        *,
+        limit: int = ROWS_PER_PAGE,
+        after: Values | None = None,
+        before: Values | None = None,
+    ) -> list[RowView]:
+        return await self._call(tables.ROWS, asked.Rows(table=table, limit=limit, after=after, before=before))
 
     async def evict(self, table: str, *, before_ms: int, everything: bool = False) -> RetentionReport:
         arguments = asked.Evict(table=table, before_ms=before_ms, everything=everything)
@@ -183,9 +190,9 @@ class ControlClient:
         return self._stream(tables.CHANGES, asked.Changes(since=since, table=table))
 
     async def events(
-        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, limit: int = EVENTS_PER_PAGE
+        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, before: int | None = None, limit: int = EVENTS_PER_PAGE
     ) -> EventPage:
-        return await self._call(log.EVENTS, asked.Events(query=query, after=after, limit=limit))
+        return await self._call(log.EVENTS, asked.Events(query=query, after=after, before=before, limit=limit))
 
     async def notices(self, *, kind: str | None = None, everything: bool = False) -> list[NoticeView]:
         return await self._call(log.NOTICES, asked.Notices(kind=kind, everything=everything))

@@ -108,6 +108,7 @@ class Rows(Arguments, frozen=True, kw_only=True):
     table: str
     limit: int = ROWS_PER_PAGE
     after: Values | None = None
+    before: Values | None = None
 
 
 class Evict(Arguments, frozen=True, kw_only=True):
@@ -150,6 +151,7 @@ class Events(Arguments, frozen=True, kw_only=True):
 
     query: EventQuery = EventQuery()
     after: Whole = 0
+    before: Whole | None = None
     limit: int = EVENTS_PER_PAGE
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
+from meshnode.limits import INVITE_TTL_MS, MIB, NEARBY_TTL_MS
 from meshnode.node.bundleviews import ExportView, IntakeView
 from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView
@@ -49,6 +49,7 @@ from meshnode.node.views import (
 
 ALL_EVENTS = EventQuery()
 ROWS_PER_PAGE = 1000  # rows that one call of `rows` gives at most
+PAGE_BYTES = 1 * MIB  # of keys and values in one page of rows or changes; a larger row is a page of its own
 CONFLICTS_PER_PAGE = 1000  # conflicts that one call gives at most
 LEAVE_S = 20.0  # seconds that a device which leaves waits for the others to have what it wrote, and to hear of it
 ROWS_PER_IMPORT = 500  # rows that one call of `import_rows` takes: one transaction
@@ -157,8 +158,19 @@ class Operations(Protocol):
         """
         ...
 
-    async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:
-        """Live rows in key-bytes order, at most `limit`, from beyond the key `after` on."""
+    async def rows(
+        self,
+        table: str,
+        *,
+        limit: int = ROWS_PER_PAGE,
+        after: Values | None = None,
+        before: Values | None = None,
+    ) -> list[RowView]:
+        """Live rows in key-bytes order, at most `limit`, from beyond the key `after` on; none where there is no other.
+
+        With `before` those next below that key instead. A page ends early where its keys and values fill PAGE_BYTES:
+        only an empty one says that there is nothing more.
+        """
         ...
 
     async def evict(self, table: str, *, before_ms: int, everything: bool = False) -> RetentionReport:
@@ -188,10 +200,11 @@ class Operations(Protocol):
         ...
 
     async def events(
-        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, limit: int = EVENTS_PER_PAGE
+        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, before: int | None = None, limit: int = EVENTS_PER_PAGE
     ) -> EventPage:
         """Retained events beyond a position of the log, own and foreign, at most `limit`; `more` says whether to go on.
 
+        With `before` those below that position instead, the newest first. A page ends early after 1 MiB of events.
         Raises NotFoundError or UsageError for a table, site or verdict that there is none of.
         """
         ...

@@ -35,6 +35,16 @@ def event_page(tx: Tx, membership: Membership, query: EventQuery, after: int, li
     return EventPage(events=views, position=found.position, more=found.more)
 
 
+def event_page_back(tx: Tx, membership: Membership, query: EventQuery, before: int, limit: int) -> EventPage:
+    """The events below a position, the newest first, over one snapshot."""
+    found = entries.entries_before(tx, before, _wanted(tx, membership, query), limit, PAGE_BYTES)
+    page, views, older = _Page(tx, membership, query), [], found.position
+    for entry in reversed(found.entries):
+        views.append(page.view(entry, min(older, entry.position - 1)))
+        older = entry.position
+    return EventPage(events=views[::-1], position=found.position, more=found.more)
+
+
 def _wanted(tx: Tx, membership: Membership, query: EventQuery) -> Wanted:
     states = {text: state for state, text in _VERDICT_OF.items()}
     if query.verdict is not None and query.verdict not in states:

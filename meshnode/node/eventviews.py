@@ -38,15 +38,15 @@ class EventView(View, frozen=True, kw_only=True):
     columns: list[str] = msgspec.field(default_factory=list)
     size: int  # bytes
     verdict: str  # what became of it here: applied, held, or kept although its key resolved no more (profile §6)
-    # Positions between the event shown before and this one that were taken out on purpose, by the reason.
+    # Positions between the next older event shown and this one that were taken out on purpose, by the reason.
     removed: dict[str, int] = msgspec.field(default_factory=dict)
     bytes: str | msgspec.UnsetType = msgspec.UNSET  # hex
     fault: str = ""  # what is wrong with it
 
 
 class EventPage(View, frozen=True, kw_only=True):
-    """Some events in the order of the log, and where to go on."""
+    """Some events in the order of the log, or against it, and where to go on."""
 
     events: list[EventView]
-    position: int  # up to which the log was looked through
+    position: int  # up to which, or down to which, the log was looked through
     more: bool

@@ -14,6 +14,7 @@ from meshnode.store import queries
 from meshnode.store.database import Tx
 
 _SITE: Final = slice(16, 32)  # of a rank
+_EVENT: Final = slice(32, 64)
 _TAKEN_OUT: Final = "it is not in the table: something other than this node took it out"
 
 
@@ -50,4 +51,6 @@ def _cell(name: str, rank: Rank | None, tombstone: Rank | None, values: Mapping[
 
 
 def _clock(rank: Rank | None) -> ClockView | None:
-    return None if rank is None else ClockView(site=site_text(rank[_SITE]), hlc=hlc_of_rank(rank)[:])
+    if rank is None:
+        return None
+    return ClockView(site=site_text(rank[_SITE]), hlc=hlc_of_rank(rank)[:], event=rank[_EVENT].hex())

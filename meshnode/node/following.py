@@ -8,16 +8,18 @@ more, and each change stands for itself, so the end is the same. No page holds m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
 
+from meshnode.node.api import PAGE_BYTES
+from meshnode.node.paging import values_size
 from meshnode.node.views import ChangeView, table_text
 from meshnode.store import changes, meta, queries
 from meshnode.store.database import Tx
 from meshnode.store.tables import Destination
 
+ROWS_AT_ONCE: Final = 16  # clocks of rows read at a time: their keys may be a megabyte each
 _ANOTHER_COPY: Final = -1
 
 
@@ -48,7 +50,7 @@ def begin(tx: Tx, since: int | None) -> Place:
 def read_on(tx: Tx, place: Place, table: str | None, limit: int) -> tuple[list[ChangeView], Place]:
     """What comes next, of one table or of all, and where to go on then; the same place where there is nothing."""
     if place.rows is None and _is_kept(tx, place.seq):
-        page = queries.changes_since(tx, place.seq, limit)
+        page = queries.changes_since(tx, place.seq, limit, PAGE_BYTES)
         own = meta.read_bytes(tx, meta.SITE)
         told = [_change_view(each, own) for each in page if table in (None, table_text(each.schema, each.table))]
         return told, Place(page[-1].seq) if page else place
@@ -65,10 +67,14 @@ def _rows_on(tx: Tx, seq: int, rows: RowPlace, table: str | None, limit: int) ->
 
     Only the last one carries the new number: whoever stops before it and goes on from what it saw gets all rows again.
     """
-    found = list(islice(_rows(tx, seq, rows, table, limit), limit + 1))
-    told = [view for _, view in found[:limit]]
-    if len(found) > limit:
-        return told, Place(seq, found[limit - 1][0])
+    told: list[ChangeView] = []
+    room, place = PAGE_BYTES, rows
+    for at, view in _rows(tx, seq, rows, table, ROWS_AT_ONCE):
+        if len(told) >= limit or room <= 0:
+            return told, Place(seq, place)
+        told.append(view)
+        room -= len(at.key_bytes) + values_size(view.columns)
+        place = at
     if told:
         told[-1] = msgspec.structs.replace(told[-1], seq=rows.seq)
     return told, Place(rows.seq)

@@ -9,7 +9,7 @@ from meshnode.limits import NOTICE_ROWS
 from meshnode.model.noticekinds import NOTICE_KINDS
 from meshnode.model.wording import nearest
 from meshnode.node.api import ALL_EVENTS
-from meshnode.node.eventlog import event_page
+from meshnode.node.eventlog import event_page, event_page_back
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.reading import notice_view
 from meshnode.node.stored import Stored
@@ -24,9 +24,13 @@ class Logbook(Stored):
     """These operations over a node's storage."""
 
     async def events(
-        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, limit: int = EVENTS_PER_PAGE
+        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, before: int | None = None, limit: int = EVENTS_PER_PAGE
     ) -> EventPage:
-        """Retained events beyond a position of the log."""
+        """Retained events beyond a position of the log, or below one."""
+        if before is not None:
+            if after:
+                raise UsageError("events are read beyond a position or below one, not both")
+            return await self.storage.read(lambda tx: event_page_back(tx, self._membership(tx), query, before, limit))
         return await self.storage.read(lambda tx: event_page(tx, self._membership(tx), query, after, limit))
 
     async def notices(self, *, kind: str | None = None, everything: bool = False) -> list[NoticeView]:

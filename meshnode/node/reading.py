@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
 from meshnode.codec import cbor
+from meshnode.node.api import PAGE_BYTES
+from meshnode.node.paging import values_size
 from meshnode.node.views import ColumnView, NoticeView, RowView, TableDigest, TableView, Values, table_text
 from meshnode.store import notices, policies, queries
 from meshnode.store.database import Tx
@@ -69,7 +72,23 @@ def one_row(tx: Tx, schema: str, name: str, key: Values) -> RowView | None:
 def row_page(tx: Tx, schema: str, name: str, limit: int, after: Values | None) -> list[RowView]:
     """Live rows in key-bytes order, from beyond `after` on."""
     found = queries.Table(tx, schema, name).rows(cbor.encode(after) if after is not None else b"")
-    return [_row_view(row) for row in islice(found, limit)]
+    return [_row_view(row) for row in _page(found, limit)]
+
+
+def row_page_back(tx: Tx, schema: str, name: str, limit: int, before: Values) -> list[RowView]:
+    """The live rows next below a key, in key-bytes order."""
+    found = queries.Table(tx, schema, name).rows_back(cbor.encode(before))
+    return [_row_view(row) for row in _page(found, limit)][::-1]
+
+
+def _page(found: Iterator[queries.Row], limit: int) -> Iterator[queries.Row]:
+    """At most `limit` rows, and no more than fill a page; a row that is larger than one is a page."""
+    room = PAGE_BYTES
+    for row in islice(found, limit):
+        yield row
+        room -= len(row.key_bytes) + values_size(row.columns)
+        if room <= 0:
+            return
 
 
 def table_digest(tx: Tx, schema: str, name: str) -> TableDigest:

@@ -68,9 +68,21 @@ class Telling(Stored):
         schema, name = parse_table(table)
         return await self.storage.read(lambda tx: explanation(tx, schema, name, checked_values(key)))
 
-    async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:
+    async def rows(
+        self,
+        table: str,
+        *,
+        limit: int = ROWS_PER_PAGE,
+        after: Values | None = None,
+        before: Values | None = None,
+    ) -> list[RowView]:
         """Live rows in key-bytes order."""
         schema, name = parse_table(table)
+        if before is not None:
+            if after is not None:
+                raise UsageError("rows are read beyond a key or below one, not both")
+            below = checked_values(before)
+            return await self.storage.read(lambda tx: reading.row_page_back(tx, schema, name, limit, below))
         beyond = None if after is None else checked_values(after)
         return await self.storage.read(lambda tx: reading.row_page(tx, schema, name, limit, beyond))
 

@@ -312,6 +312,7 @@ class ClockView(View, frozen=True, kw_only=True):
 
     site: str
     hlc: tuple[int, int]
+    event: str = ""  # the id of the event
 
 
 class CellView(View, frozen=True, kw_only=True):

@@ -44,9 +44,18 @@ class Found(NamedTuple):
 
 def entries_after(tx: Tx, position: int, wanted: Wanted, limit: int, size: int) -> Found:
     """At most `limit` rows, and no more than what fills `size` bytes of events, beyond a position."""
+    return _looked_through(_rows(tx, position), position, wanted, limit, size)
+
+
+def entries_before(tx: Tx, position: int, wanted: Wanted, limit: int, size: int) -> Found:
+    """The same below a position, the newest first."""
+    return _looked_through(_rows_back(tx, position), position, wanted, limit, size)
+
+
+def _looked_through(rows: Any, position: int, wanted: Wanted, limit: int, size: int) -> Found:
     found: list[Entry] = []
     seen = 0
-    for row in _rows(tx, position):
+    for row in rows:
         seen += 1
         entry = Entry(row[0], row[1], Hlc(from_sql(row[2]), from_sql(row[3])), row[4], row[5], row[6])
         position = entry.position
@@ -62,6 +71,14 @@ def _rows(tx: Tx, position: int) -> Any:
     return tx.execute(
         "SELECT position, site_no, physical, logical, table_no, state, length(event) FROM meshnode_log"
         " WHERE position > ? ORDER BY position LIMIT ?",
+        (position, SCAN_ROWS),
+    )
+
+
+def _rows_back(tx: Tx, position: int) -> Any:
+    return tx.execute(
+        "SELECT position, site_no, physical, logical, table_no, state, length(event) FROM meshnode_log"
+        " WHERE position < ? ORDER BY position DESC LIMIT ?",
         (position, SCAN_ROWS),
     )
 

@@ -7,7 +7,7 @@ null (SSP/1 §13.6). Rows that do not exist or are withheld are absent.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from meshnode.codec import cbor
@@ -102,19 +102,26 @@ class Table:
 
     def rows(self, after: bytes = b"") -> Iterator[Row]:
         """Live rows in key-bytes order, from beyond the key bytes `after` on."""
-        while True:
-            page = self._tx.execute(
-                "SELECT key, state FROM meshnode_rows WHERE table_no = ? AND key > ? AND reason IS NULL "
-                "ORDER BY key LIMIT ?",
-                (self.destination.no, after, _PAGE),
-            ).fetchall()
-            for key_bytes, state in page:
-                row = self._row(key_bytes, unpack_state(state))
-                if row is not None:
-                    yield row
-            if len(page) < _PAGE:
-                return
-            after = page[-1][0]
+        found = self._tx.execute(
+            "SELECT key, state FROM meshnode_rows WHERE table_no = ? AND key > ? AND reason IS NULL ORDER BY key",
+            (self.destination.no, after),
+        )
+        return self._live(found)
+
+    def rows_back(self, before: bytes) -> Iterator[Row]:
+        """Live rows against key-bytes order, from below the key bytes `before` on."""
+        found = self._tx.execute(
+            "SELECT key, state FROM meshnode_rows WHERE table_no = ? AND key < ? AND reason IS NULL ORDER BY key DESC",
+            (self.destination.no, before),
+        )
+        return self._live(found)
+
+    def _live(self, found: Iterable[tuple[bytes, bytes]]) -> Iterator[Row]:
+        """One at a time: a key alone may be a megabyte."""
+        for key_bytes, state in found:
+            row = self._row(key_bytes, unpack_state(state))
+            if row is not None:
+                yield row
 
     def digest(self) -> tuple[bytes, int]:
         """BLAKE3-256 of the deterministic CBOR array of `[key, columns]` of the live rows, and their number."""
@@ -212,8 +219,8 @@ def oldest_change(tx: Tx) -> int:
     return int(row[0]) if row[0] is not None else last_change(tx) + 1
 
 
-def changes_since(tx: Tx, seq: int, limit: int) -> list[Change]:
-    """The next changes beyond `seq`, in order."""
+def changes_since(tx: Tx, seq: int, limit: int, size: int) -> list[Change]:
+    """The next changes beyond `seq`, in order: no more than fill `size` bytes as they are stored, one at least."""
     found = tx.execute(
         "SELECT c.seq, t.schema, t.name, c.change FROM meshnode_changes AS c "
         "JOIN meshnode_tables AS t ON t.no = c.table_no WHERE c.seq > ? ORDER BY c.seq LIMIT ?",
@@ -223,6 +230,9 @@ def changes_since(tx: Tx, seq: int, limit: int) -> list[Change]:
     for number, schema, name, data in found:
         change = changes.unpack(data)
         result.append(Change(number, schema, name, key_of(change.key_bytes), change))
+        size -= len(data)
+        if size <= 0:
+            break
     return result
 
 

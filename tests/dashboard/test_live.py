@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -111,6 +111,31 @@ async def test_followers_live_while_a_page_is_open() -> None:
     async with hub.watching(), hub.watching():
         assert len(asyncio.all_tasks() - before) == 4
     assert asyncio.all_tasks() == before
+
+
+async def test_a_flood_of_changes_is_taken_to_its_end_and_rung_for_twice() -> None:
+    """Whoever takes one of them at a time is still told of a flood an hour later."""
+    taken, ended = [0], asyncio.Event()
+
+    class Flooded(MeshInMemory):
+        async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[Any]:
+            for number in range(10_000):
+                taken[0] = number + 1
+                yield number
+                if number == 5_000:
+                    await asyncio.sleep(0.01)
+            ended.set()
+            await asyncio.Event().wait()
+
+    hub = Hub(Flooded(), asyncio.Event())
+    async with hub.watching():
+        async with asyncio.timeout(5):
+            await ended.wait()
+        assert taken == [10_000]
+        assert hub.seen[Wake.CHANGES] == 1
+        async with asyncio.timeout(5):
+            while hub.seen[Wake.CHANGES] < 2:
+                await hub.bell.wait(hub.bell.listen(), 1.0)
 
 
 def test_a_fragment_is_looked_at_twice_a_second_at_most_and_sent_when_it_differs() -> None:

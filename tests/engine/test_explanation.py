@@ -37,7 +37,13 @@ def bench_with(folder: Path, sql: str = "") -> Bench:
 def explain(bench: Bench, key: dict[str, Any] = ROW) -> RowExplanation:
     found = bench.read(explanation, "main", "t", key)
     assert isinstance(found, RowExplanation)
-    return found
+    columns = [msgspec.structs.replace(each, clock=_without_id(each.clock)) for each in found.columns]
+    ends = {"existence": _without_id(found.existence), "tombstone": _without_id(found.tombstone)}
+    return msgspec.structs.replace(found, columns=columns, **ends)
+
+
+def _without_id(clock: ClockView | None) -> ClockView | None:
+    return None if clock is None else msgspec.structs.replace(clock, event="")
 
 
 def cells(found: RowExplanation) -> list[tuple[str, str, Any]]:
@@ -63,6 +69,19 @@ def test_each_column_names_the_write_that_it_comes_from(tmp_path: Path) -> None:
     assert (found.table, found.key, found.exists, found.withheld, found.reason) == ("t", ROW, True, False, "")
     assert (found.existence, found.tombstone, found.horizon) == (clock(2, 9), None, None)
     assert "value" not in to_json_builtins(found)["columns"][2]
+
+
+def test_each_clock_names_its_event(tmp_path: Path) -> None:
+    bench = bench_with(tmp_path)
+    written, removed = bench.event(2, 3, ROW, {"a": 1}), bench.event(3, 2, ROW, None)
+    bench.deliver([written])
+    bench.deliver([removed], peer=3)
+    found = bench.read(explanation, "main", "t", ROW)
+    assert [each.clock and each.clock.event for each in found.columns][:2] == [
+        written.event_id.hex(),
+        removed.event_id.hex(),
+    ]
+    assert (found.existence.event, found.tombstone.event) == (written.event_id.hex(), removed.event_id.hex())
 
 
 def test_an_explicit_null_a_cleared_column_and_one_never_written_are_three_things(tmp_path: Path) -> None:

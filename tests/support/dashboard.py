@@ -20,6 +20,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, P
 
 from meshnode import Node
 from meshnode.control.web.dashboard import Dashboard, serve_dashboard
+from meshnode.node.api import ALL_EVENTS
+from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.metricviews import GAUGE, MetricView, labelled
 from meshnode.node.storage import wall_ms
 from meshnode.node.views import AskedView, NoticeView, PeerView, Status, SyncRequest
@@ -84,6 +86,11 @@ class MeshInMemory(MemoryNode):
 
     def follow_notices(self, *, kind: str | None = None, everything: bool = False) -> AsyncIterator[NoticeView]:
         return nothing()
+
+    async def events(
+        self, query: EventQuery = ALL_EVENTS, *, after: int = 0, before: int | None = None, limit: int = EVENTS_PER_PAGE
+    ) -> EventPage:
+        return EventPage(events=[], position=0, more=False)
 
     def changed(self, number: int, **values: Any) -> None:
         """One peer is otherwise from now on."""
@@ -156,6 +163,11 @@ class Served:
     def begin(self, work: Any) -> Future[Any]:
         """The same, and go on meanwhile."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    @property
+    def node(self) -> Any:
+        """What is served."""
+        return self._node
 
     @property
     def origin(self) -> str:

@@ -173,7 +173,7 @@ class Bench:
         return found
 
     def changes(self, since: int = 0) -> list[Change]:
-        found: list[Change] = self.read(changes_since, since, 1000)
+        found: list[Change] = self.read(changes_since, since, 1000, 2**30)
         return found
 
     def notices(self) -> dict[str, Notice]:

@@ -253,8 +253,17 @@ class MemoryNode:
         ]
         return RowExplanation(table=table, key=key, exists=True, withheld=False, existence=clock, columns=cells)
 
-    async def rows(self, table: str, *, limit: int = ROWS_PER_PAGE, after: Values | None = None) -> list[RowView]:
+    async def rows(
+        self,
+        table: str,
+        *,
+        limit: int = ROWS_PER_PAGE,
+        after: Values | None = None,
+        before: Values | None = None,
+    ) -> list[RowView]:
         names = sorted(self.stored[table])
+        if before is not None:
+            return [self.stored[table][name] for name in names if name < repr(before)][-limit:]
         start = 0 if after is None else names.index(repr(after)) + 1
         return [self.stored[table][name] for name in names[start : start + limit]]
 

@@ -17,7 +17,7 @@ from meshnode.node.views import AcknowledgedView, NoticeView
 
 async def _events(node: Operations, arguments: asked.Events) -> EventPage:
     limit = max(1, min(arguments.limit, EVENTS_PER_PAGE))
-    return await node.events(arguments.query, after=arguments.after, limit=limit)
+    return await node.events(arguments.query, after=arguments.after, before=arguments.before, limit=limit)
 
 
 def _export_events(node: Operations, arguments: asked.ExportEvents) -> AsyncIterator[ExportView]:

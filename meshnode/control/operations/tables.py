@@ -40,7 +40,7 @@ async def _import_rows(node: Operations, arguments: asked.ImportRows) -> ImportR
 
 async def _rows(node: Operations, arguments: asked.Rows) -> list[RowView]:
     limit = max(1, min(arguments.limit, ROWS_PER_PAGE))
-    return await node.rows(arguments.table, limit=limit, after=arguments.after)
+    return await node.rows(arguments.table, limit=limit, after=arguments.after, before=arguments.before)
 
 
 TABLES: Final = Call("tables", asked.NoArguments, list[TableView], lambda node, _: node.tables(), reads=True)

@@ -23,7 +23,7 @@ from meshnode.control.web.assets import Assets
 from meshnode.control.web.doors import TICKET_S, Doors
 from meshnode.control.web.guard import ENTER, Guard, entered, new_secret
 from meshnode.control.web.live import Due, Hub, LiveResponse, Wake
-from meshnode.control.web.pages import PAGES
+from meshnode.control.web.pages import EVERY, PAGES
 from meshnode.control.web.rendering import Renderer
 from meshnode.control.web.shell import shell_context
 from meshnode.control.web.site import Context, Fragment, Looks, Page, Query, Web, said
@@ -75,14 +75,14 @@ def dashboard_app(operations: Operations, doors: Doors, port: int, stopping: asy
 
     async def live(request: Request) -> Response:
         query = _query(request)
-        page = next((page for page in PAGES if page.name == query.get("page")), PAGES[0])
+        page = next((page for page in EVERY if page.name == query.get("page")), PAGES[0])
         return LiveResponse(web.hub, fragments_of(web, page, query))
 
     routes = [
         Route(ENTER, enter),
         Route("/static/{digest}/{name:path}", assets.serve),
         Route("/live", live),
-        *(Route(page.url, _page(web, page)) for page in PAGES),
+        *(Route(page.url, _page(web, page)) for page in EVERY),
         *(route for page in PAGES for route in page.routes(web)),
     ]
     app = Starlette(
@@ -110,7 +110,7 @@ def fragments_of(web: Web, page: Page, query: Query) -> list[Due]:
     """All that stays true on a page: the shell's two and its own."""
 
     async def around(_web: Web, _query: Query) -> Context:
-        return shell_context(PAGES, page.name, await web.looks.status(), web.now_ms())
+        return shell_context(PAGES, page.under or page.name, await web.looks.status(), web.now_ms())
 
     wakes = frozenset({Wake.TICK, Wake.NOTICES, Wake.CONFLICTS})
     shell = [Fragment("state", wakes, around), Fragment("nav", wakes, around)]
@@ -130,7 +130,7 @@ def _page(web: Web, page: Page) -> Callable[[Request], Awaitable[Response]]:
         query = _query(request)
         status = await web.looks.status()
         context: dict[str, object] = {
-            **shell_context(PAGES, page.name, status, web.now_ms()),
+            **shell_context(PAGES, page.under or page.name, status, web.now_ms()),
             "title": page.title,
             "query": query,
             "stream": "/live?" + urlencode({**query, "page": page.name}),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -94,27 +94,30 @@ class Hub:
             self.wake(Wake.TICK)
 
     async def _follow_changes(self) -> None:
-        """One of many wakes as they all do; the next question goes on from it, so none is missed."""
-        since: int | None = None
-        while True:
-            async with _first(self._operations.changes(since=since)) as change:
-                if change is not None:
-                    since = change.seq
-                    self.wake(Wake.CHANGES)
-            await asyncio.sleep(APART_S)
+        await self._follow(Wake.CHANGES, self._operations.changes())
 
     async def _follow_notices(self) -> None:
         async for _ in self._operations.follow_notices():
             self.wake(Wake.NOTICES)
 
     async def _follow_conflicts(self) -> None:
-        since: int | None = None
-        while True:
-            async with _first(self._operations.conflict_changes(since=since)) as conflict:
-                if conflict is not None:
-                    since = conflict.change
-                    self.wake(Wake.CONFLICTS)
-            await asyncio.sleep(APART_S)
+        await self._follow(Wake.CONFLICTS, self._operations.conflict_changes())
+
+    async def _follow(self, source: Wake, views: AsyncIterator[Any]) -> None:
+        """Take all there is, so that nothing is told late; wake at the first, and once more for what came meanwhile."""
+        loop = asyncio.get_running_loop()
+        later: asyncio.TimerHandle | None = None
+        woke_s = -APART_S
+        try:
+            async with aclosing(views):  # type: ignore[type-var]
+                async for _ in views:
+                    if later is not None and later.when() > loop.time():
+                        continue
+                    at_s = max(loop.time(), woke_s + APART_S)
+                    later, woke_s = loop.call_at(at_s, self.wake, source), at_s
+        finally:
+            if later is not None:
+                later.cancel()
 
 
 class LiveResponse(Response):
@@ -240,17 +243,3 @@ async def _guarded(work: Callable[[], Awaitable[None]]) -> None:
         log_event(LOG, logging.WARNING, LogEvent.WORK_WAITS, work="a source of the dashboard", reason=str(error))
     except Exception:
         log_event(LOG, logging.ERROR, LogEvent.FAULT, trace=True, work="a source of the dashboard")
-
-
-@asynccontextmanager
-async def _first(views: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """The first of them, None where there is none any more; the rest is not asked for."""
-    try:
-        first = None
-        with suppress(StopAsyncIteration):
-            first = await anext(views)
-        yield first
-    finally:
-        close = getattr(views, "aclose", None)
-        if close is not None:
-            await close()

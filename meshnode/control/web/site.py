@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute
 
+from meshnode.control.web.arrivals import Arrivals
 from meshnode.control.web.invites import Invites
 from meshnode.control.web.live import Hub, Wake
 from meshnode.control.web.rendering import Renderer
@@ -19,14 +20,43 @@ from meshnode.control.web.throughput import Throughput
 from meshnode.errors import UsageError
 from meshnode.node.api import Operations
 from meshnode.node.memberviews import MemberView
-from meshnode.node.views import Status
+from meshnode.node.views import Status, TableView
 
 FORM_BYTES: Final = 1024 * 1024  # of one form; against a mistaken page
 FORM_FIELDS: Final = 1000
-FRESH_S: Final = 0.4  # seconds for which one look at the node serves every open page
+FRESH_S: Final = 0.4  # seconds at least for which one look at the node serves every open page
+SHARE: Final = 10  # times as long as it took: no look takes more than a tenth of the time
 
+T = TypeVar("T")
 Query = Mapping[str, str]
 Context = Mapping[str, Any]
+
+
+class Look(Generic[T]):
+    """One reading that serves every open page for FRESH_S, and for longer where it takes long.
+
+    Rows are counted by reading their table: however large that is, a look takes a small share of the node's time.
+    """
+
+    def __init__(self, read: Callable[[], Awaitable[T]], now_s: Callable[[], float]) -> None:
+        self._read = read
+        self._now_s = now_s
+        self._looking = asyncio.Lock()
+        self._kept: tuple[float, T] | None = None  # until when it is fresh
+
+    async def now(self) -> T:
+        """What there is, or what was read lately."""
+        async with self._looking:
+            began_s = self._now_s()
+            if self._kept is None or began_s >= self._kept[0]:
+                found = await self._read()
+                took_s = self._now_s() - began_s
+                self._kept = (began_s + max(FRESH_S, SHARE * took_s), found)
+            return self._kept[1]
+
+    def again(self) -> None:
+        """Something of it was changed from here."""
+        self._kept = None
 
 
 class Looks:
@@ -36,23 +66,33 @@ class Looks:
         self._operations = operations
         self._now_s = now_s
         self._looking = asyncio.Lock()
-        self._status: tuple[float, Status] | None = None
-        self._members: tuple[float, list[MemberView]] | None = None
+        self._status = Look(operations.status, now_s)
+        self._tables = Look(operations.tables, now_s)
+        self._members = Look(operations.members, now_s)
         self._throughput = Throughput()
+        self._arrivals = Arrivals()
 
     async def status(self) -> Status:
-        """How the node is, at most FRESH_S old."""
-        async with self._looking:
-            if self._status is None or self._now_s() - self._status[0] >= FRESH_S:
-                self._status = (self._now_s(), await self._operations.status())
-            return self._status[1]
+        """How the node is."""
+        return await self._status.now()
+
+    async def tables(self) -> list[TableView]:
+        """The registered tables."""
+        return await self._tables.now()
+
+    def came(self, newest: int) -> int:
+        """How many events came in lately, the newest being at this position of the log."""
+        return self._arrivals.look(newest, self._now_s())
+
+    def again(self) -> None:
+        """Something was changed from here: read it anew."""
+        self._status.again()
+        self._tables.again()
+        self._members.again()
 
     async def members(self) -> list[MemberView]:
-        """Who is and was in, as old."""
-        async with self._looking:
-            if self._members is None or self._now_s() - self._members[0] >= FRESH_S:
-                self._members = (self._now_s(), await self._operations.members())
-            return self._members[1]
+        """Who is and was in."""
+        return await self._members.now()
 
     async def throughput(self) -> Throughput:
         """What passes over each link, between the last two looks."""
@@ -96,6 +136,7 @@ class Page:
     routes: Callable[[Web], Sequence[BaseRoute]] = field(default=lambda _web: ())
     count: Callable[[Status], int] = field(default=lambda _status: 0)  # shown beside the title, 0 is not
     urgent: bool = False  # whether that number is to catch the eye
+    under: str = ""  # the entry of the navigation that it belongs to, where it is none itself
 
     @property
     def url(self) -> str:

@@ -16,3 +16,5 @@ PAGES: Final[tuple[Page, ...]] = (
     notices.PAGE,
     doctor.PAGE,
 )
+EVERY: Final[tuple[Page, ...]] = (*PAGES, *tables.PARTS, *events.PARTS)
+"""With those that other pages lead to."""
