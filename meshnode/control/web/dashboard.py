@@ -21,7 +21,7 @@ from meshnode.control.failures import status_of
 from meshnode.control.serving import loopback_listener, serving
 from meshnode.control.web.assets import Assets
 from meshnode.control.web.doors import TICKET_S, Doors
-from meshnode.control.web.guard import ENTER, Guard, entered, new_secret
+from meshnode.control.web.guard import ALIVE, ENTER, Guard, entered, new_secret
 from meshnode.control.web.live import Due, Hub, LiveResponse, Wake
 from meshnode.control.web.pages import PAGES
 from meshnode.control.web.rendering import Renderer
@@ -76,7 +76,7 @@ def dashboard_app(operations: Operations, doors: Doors, port: int, stopping: asy
     async def live(request: Request) -> Response:
         query = _query(request)
         page = next((page for page in PAGES if page.name == query.get("page")), PAGES[0])
-        return LiveResponse(web.hub, fragments_of(web, page, query))
+        return LiveResponse(web.hub, fragments_of(web, page, query), request.scope[ALIVE])
 
     routes = [
         Route(ENTER, enter),
