@@ -21,6 +21,7 @@ from meshnode.control.failures import status_of
 from meshnode.control.serving import loopback_listener, serving
 from meshnode.control.web.assets import Assets
 from meshnode.control.web.doors import TICKET_S, Doors
+from meshnode.control.web.examination import Examination
 from meshnode.control.web.guard import ALIVE, ENTER, Guard, entered, new_secret
 from meshnode.control.web.live import Due, Hub, LiveResponse, Wake
 from meshnode.control.web.pages import PAGES
@@ -68,7 +69,8 @@ def dashboard_app(operations: Operations, doors: Doors, port: int, stopping: asy
     """Everything that is served, behind the guard."""
     assets = Assets()
     looks = Looks(operations, time.monotonic)
-    web = Web(operations, looks, Renderer(assets), Hub(operations, stopping), wall_ms)
+    hub = Hub(operations, stopping)
+    web = Web(operations, looks, Renderer(assets), hub, wall_ms, Examination(operations, hub, wall_ms))
 
     async def enter(request: Request) -> Response:
         return entered(doors, request.query_params.get("token", ""), port)

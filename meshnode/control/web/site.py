@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute
 
+from meshnode.control.web.examination import Examination
 from meshnode.control.web.live import Hub, Wake
 from meshnode.control.web.rendering import Renderer
 from meshnode.control.web.throughput import Throughput
@@ -44,6 +45,10 @@ class Looks:
                 self._status = (self._now_s(), await self._operations.status())
             return self._status[1]
 
+    def forget(self) -> None:
+        """An action changed something: the next look is a new one."""
+        self._status = None
+
     async def throughput(self) -> Throughput:
         """What passes over each link, between the last two looks."""
         async with self._looking:
@@ -61,6 +66,7 @@ class Web:
     render: Renderer
     hub: Hub
     now_ms: Callable[[], int]
+    examination: Examination
 
 
 @dataclass(frozen=True, slots=True)
