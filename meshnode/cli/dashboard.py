@@ -14,7 +14,7 @@ from meshnode.cli import connect
 from meshnode.cli.output import print_one
 from meshnode.control.client import ControlClient
 from meshnode.control.dashboardview import DashboardView, way_in
-from meshnode.errors import UsageError
+from meshnode.errors import NotFoundError, UsageError
 from meshnode.node.private import write_private
 
 
@@ -39,7 +39,13 @@ async def _open(options: argparse.Namespace) -> DashboardView:
     async with connect.configuring(options, None) as (_, running):
         if not isinstance(running, ControlClient):
             raise UsageError("no node runs here, and the dashboard is served by it: start it with `meshnode up`")
-        return await running.open_dashboard()
+        try:
+            return await running.open_dashboard()
+        except NotFoundError as error:
+            raise NotFoundError(
+                "the node that runs here serves no dashboard, since it is of an older release, or part of a program: "
+                "stop it, and start it with `meshnode up`"
+            ) from error
 
 
 def _browse(options: argparse.Namespace, view: DashboardView) -> None:

@@ -176,3 +176,23 @@ def test_throughput_is_what_a_counter_grew_by() -> None:
     assert passing.of("aa") == Rate(10.0, 0.0)
     passing.take([], 14.0)
     assert passing.of("aa") == Rate()
+
+
+async def test_a_stream_lets_its_session_live_on_and_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "ALIVE_S", 0.0)
+    monkeypatch.setattr(live, "TICK_S", 0.01)
+    answers: Iterator[bool] = iter([True, True, False])
+    sent: list[bytes] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(bytes(message.get("body", b"")))
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    hub = Hub(MeshInMemory(), asyncio.Event())
+    async with asyncio.timeout(5):
+        await LiveResponse(hub, [], lambda: next(answers))({}, receive, send)  # type: ignore[arg-type]
+    assert b"event: ended\ndata: \n\n" in sent
+    assert next(answers, None) is None

@@ -21,6 +21,10 @@ How to add to a page, or a page:
    the policy of `guard.py` would not run them, and the tests fail at its first complaint.
    Give every row, `details` and input an `id` of its own that stays: a morph keeps focus, and what was opened, by it.
    What a stream is to leave alone, as a form that is filled in, gets an `id` and `data-keeps`.
+   A list whose items may go by an action bears `data-list` and an id, its items `tabindex="-1"`: focus
+   goes on to the next.
+   How long ago something was is told anew by `Wake.COARSE`, by `about` of `cases.html`; a style sheet of its own is
+   linked in its block `head`.
 5. Tables by `table` and `cell` (cards where it is narrow), none by `empty`, times by `when(ms, now_ms)`, states by
    `badge`; colours are tokens of `app.css`, each measured in both schemes. What is not told by colour alone, is told.
 6. A test (`tests/support/dashboard.py`): `with Served(MeshInMemory(…)) as served, visiting(browser, served) as (page,

@@ -21,7 +21,8 @@ from meshnode.control.failures import status_of
 from meshnode.control.serving import loopback_listener, serving
 from meshnode.control.web.assets import Assets
 from meshnode.control.web.doors import TICKET_S, Doors
-from meshnode.control.web.guard import ENTER, Guard, entered, new_secret
+from meshnode.control.web.examination import Examination
+from meshnode.control.web.guard import ALIVE, ENTER, Guard, entered, new_secret
 from meshnode.control.web.live import Due, Hub, LiveResponse, Wake
 from meshnode.control.web.pages import EVERY, PAGES
 from meshnode.control.web.rendering import Renderer
@@ -68,7 +69,8 @@ def dashboard_app(operations: Operations, doors: Doors, port: int, stopping: asy
     """Everything that is served, behind the guard."""
     assets = Assets()
     looks = Looks(operations, time.monotonic)
-    web = Web(operations, looks, Renderer(assets), Hub(operations, stopping), wall_ms)
+    hub = Hub(operations, stopping)
+    web = Web(operations, looks, Renderer(assets), hub, wall_ms, Examination(operations, hub, wall_ms))
 
     async def enter(request: Request) -> Response:
         return entered(doors, request.query_params.get("token", ""), port)
@@ -76,7 +78,7 @@ def dashboard_app(operations: Operations, doors: Doors, port: int, stopping: asy
     async def live(request: Request) -> Response:
         query = _query(request)
         page = next((page for page in EVERY if page.name == query.get("page")), PAGES[0])
-        return LiveResponse(web.hub, fragments_of(web, page, query))
+        return LiveResponse(web.hub, fragments_of(web, page, query), request.scope[ALIVE])
 
     routes = [
         Route(ENTER, enter),

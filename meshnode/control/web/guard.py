@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+ALIVE: Final = "meshnode.session"  # in a request's scope: asks whether its session is one still, which makes it live on
+ENDED: Final = "This session has ended: run <code>meshnode dashboard</code> again."
 _NOT_HERE: Final = "This page is for the person at this machine. Open it with: meshnode dashboard"
 
 
@@ -105,17 +108,23 @@ class Guard:
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
+        session = session_in(headers, self._port)
         asked = Asked(
             method=scope["method"],
             path=scope["path"],
             host=headers.get("host", ""),
             origin=headers.get("origin"),
             fetch_site=headers.get("sec-fetch-site"),
-            known=self._doors.knows(session_in(headers, self._port)),
+            known=self._doors.knows(session),
         )
         refusal = refusal_of(asked, self._port)
-        app = self._app if refusal is None else plain_page(refusal.reason, refusal.status)
-        await app(scope, receive, _with_headers(send))
+        if refusal is None:
+            scope[ALIVE] = partial(self._doors.knows, session)
+            await self._app(scope, receive, _with_headers(send))
+        else:
+            by_page = headers.get("hx-request") == "true" and refusal.reason == _NOT_HERE
+            page = ended_line() if by_page else plain_page(refusal.reason, refusal.status)
+            await page(scope, receive, _with_headers(send))
 
 
 def plain_page(text: str, status: int, *, head: str = "", headers: Mapping[str, str] | None = None) -> HTMLResponse:
@@ -126,6 +135,11 @@ def plain_page(text: str, status: int, *, head: str = "", headers: Mapping[str, 
         f"<body><main><h1>meshnode</h1><p>{text}</p></main></body></html>"
     )
     return HTMLResponse(page, status, headers=dict(headers or {}))
+
+
+def ended_line() -> HTMLResponse:
+    """What a page that is still open is told instead, where it shows what came of an action."""
+    return HTMLResponse(f'<p class="note note-bad">{ENDED}</p>', 403)
 
 
 def entered(doors: Doors, ticket: str, port: int) -> HTMLResponse:

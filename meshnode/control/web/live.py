@@ -7,6 +7,7 @@ latest and costs what one fragment takes; sources that change fast are looked at
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -24,9 +25,12 @@ from meshnode.node.api import Operations
 from meshnode.node.bell import Bell
 
 LOG = logging.getLogger("meshnode.dashboard")
+COARSE_TICKS: Final = 30  # ticks after which how long ago something was is told anew
 TICK_S: Final = 1.0  # seconds between two looks at what tells nobody that it changed: links, and how far all are
 APART_S: Final = 0.5  # seconds at least between two times that a fragment is sent, and a source is asked again
 HEARTBEAT_S: Final = 15.0  # seconds after which a stream without news says that it lives
+ALIVE_S: Final = 60.0  # seconds between two times that an open page lets its session live on
+ENDED: Final = "ended"  # the event by which a page learns that its session is over
 SEND_S: Final = 30.0  # seconds that a page may take to read what it was sent; then its stream ends
 STREAMS: Final = 16  # open pages at once; against a page that opens one after another
 RETRY_MS: Final = 2000  # what a browser waits before it connects again
@@ -39,6 +43,8 @@ class Wake(StrEnum):
     CHANGES = "changes"  # rows changed
     NOTICES = "notices"  # one arose
     CONFLICTS = "conflicts"  # one was recorded, or changed
+    CHECKS = "checks"  # of doctor: one begins, or told something
+    COARSE = "coarse"  # what tells how long ago something was, not to the second
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +95,10 @@ class Hub:
         self.bell.ring()
 
     async def _tick(self) -> None:
-        while True:
+        for tick in itertools.count(1):
             await asyncio.sleep(TICK_S)
+            if tick % COARSE_TICKS == 0:
+                self.seen[Wake.COARSE] += 1
             self.wake(Wake.TICK)
 
     async def _follow_changes(self) -> None:
@@ -121,12 +129,16 @@ class Hub:
 
 
 class LiveResponse(Response):
-    """The stream of one page, until the page or the node goes away."""
+    """The stream of one page, until the page, its session or the node goes away.
 
-    def __init__(self, hub: Hub, fragments: Sequence[Due]) -> None:
+    `alive` says whether the session is one still, and lets it live on: a page that is open is being looked at.
+    """
+
+    def __init__(self, hub: Hub, fragments: Sequence[Due], alive: Callable[[], bool] = lambda: True) -> None:
         super().__init__()
         self._hub = hub
         self._fragments = fragments
+        self._alive = alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it."""
@@ -154,8 +166,13 @@ class LiveResponse(Response):
         await _send(send, f"retry: {RETRY_MS}\n\n")
         loop = asyncio.get_running_loop()
         pace = Pace(self._fragments)
-        spoke_s = loop.time()
+        spoke_s = asked_s = loop.time()
         while not self._hub.stopping.is_set():
+            if loop.time() - asked_s >= ALIVE_S:
+                asked_s = loop.time()
+                if not self._alive():
+                    await _send(send, event_text(ENDED, ""))
+                    return
             rung = self._hub.bell.listen()
             for fragment in pace.due(self._hub.seen, loop.time()):
                 html = await _html(fragment)

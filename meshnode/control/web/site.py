@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute
 
 from meshnode.control.web.arrivals import Arrivals
+from meshnode.control.web.examination import Examination
 from meshnode.control.web.invites import Invites
 from meshnode.control.web.live import Hub, Wake
 from meshnode.control.web.rendering import Renderer
@@ -111,6 +112,7 @@ class Web:
     render: Renderer
     hub: Hub
     now_ms: Callable[[], int]
+    examination: Examination
     invites: Invites = field(default_factory=Invites)
 
 

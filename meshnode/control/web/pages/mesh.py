@@ -91,7 +91,8 @@ def _routes(web: Web) -> Sequence[BaseRoute]:
         now = sum(asked.linked for asked in receipt.asked)
         later = len(receipt.asked) - now
         text = f"Asked {count(len(receipt.asked), 'member')} for everything: {now} at once"
-        return said(web, request, f"{text}, {later} at their next link." if later else f"{text}.")
+        back = "/doctor" if form.get("back") == "/doctor" else None
+        return said(web, request, f"{text}, {later} at their next link." if later else f"{text}.", back=back)
 
     return [Route("/mesh/request-sync", request_sync, methods=["POST"])]
 

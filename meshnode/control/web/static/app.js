@@ -39,10 +39,25 @@
   let source = null;
   let resting = false;
   let timer = 0;
+  let over = false;
   htmx.createEventSource = function (url) {
+    if (over) return source; // closed: nothing connects again
     source = new EventSource(url);
+    source.addEventListener("ended", ended);
     return source;
   };
+  function ended() {
+    over = true;
+    source.close();
+    connected(true);
+    one("[data-ended]").hidden = false;
+    root.toggleAttribute("data-stale", true);
+  }
+  // A stream that is refused tells no reason: a look at the page itself does.
+  function whyLost() {
+    fetch(location.pathname, { method: "HEAD", cache: "no-store" })
+      .then((answer) => { if (answer.status === 403) ended(); }, () => {});
+  }
   function connected(is) {
     const lost = one("[data-lost]");
     if (!lost || lost.hidden === is) return;
@@ -51,7 +66,11 @@
     root.toggleAttribute("data-stale", !is);
   }
   document.addEventListener("htmx:sseOpen", () => { resting = false; connected(true); });
-  document.addEventListener("htmx:sseError", () => { if (!resting) connected(false); });
+  document.addEventListener("htmx:sseError", () => {
+    if (resting || over) return;
+    connected(false);
+    if (source.readyState === EventSource.CLOSED) whyLost();
+  });
   document.addEventListener("visibilitychange", () => {
     clearTimeout(timer);
     if (document.hidden) {
@@ -60,6 +79,32 @@
       source.dispatchEvent(new Event("error")); // the extension opens a new one
     }
   });
+
+  // Where the keys are: what an action or a morph took away is followed by what stands in its place in the list.
+  let held = null;
+  function hold(target) {
+    const item = target.closest && target.closest("[data-list] > *");
+    held = item ? { target: target, item: item, list: item.parentElement.id, at: 0 } : null;
+    place();
+  }
+  function place() {
+    if (held && held.item.isConnected) held.at = Array.from(held.item.parentElement.children).indexOf(held.item);
+  }
+  function regain() {
+    if (!held || document.activeElement !== document.body) return;
+    const list = document.getElementById(held.list);
+    const left = list ? Array.from(list.children) : [];
+    const next = left[Math.min(held.at, left.length - 1)];
+    if (held.target.isConnected && !held.target.disabled) held.target.focus();
+    else if (held.target.isConnected) return; // an action is under way
+    else if (held.item.isConnected) held.item.focus();
+    else (next || one("#main")).focus();
+  }
+  document.addEventListener("focusin", (event) => hold(event.target));
+  document.addEventListener("pointerdown", (event) => { if (!event.target.closest("button, a, summary, input")) held = null; });
+  document.addEventListener("htmx:sseBeforeMessage", place);
+  document.addEventListener("htmx:sseMessage", regain);
+  document.addEventListener("htmx:afterRequest", () => setTimeout(regain, 0));
 
   // The theme: as the system has it, or as it was chosen here; the server draws the next page with it.
   const THEMES = ["auto", "light", "dark"];
