@@ -53,11 +53,24 @@ def read_text(data: bytes) -> str | UnreadableText:
 class Tx:
     """An open write transaction; every statement of the node goes through it."""
 
-    __slots__ = ("_connection", "_fault")
+    __slots__ = ("_connection", "_fault", "adopted", "gate_closed")
 
     def __init__(self, connection: Any, fault: Fault) -> None:
         self._connection = connection
         self._fault = fault
+        self.adopted = False  # whether there are adopted tables
+        self.gate_closed = False
+
+    def close_gate(self) -> None:
+        """What is written to adopted tables from here on is this node's own: no trigger notes it (store/capture.py)."""
+        if not self.gate_closed:
+            self.execute("INSERT INTO meshnode_gate VALUES (1)")
+            self.gate_closed = True
+
+    def open_gate(self) -> None:
+        """Before the commit: no other connection may ever see the gate closed."""
+        self.execute("DELETE FROM meshnode_gate")
+        self.gate_closed = False
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Run one statement and return its cursor."""
@@ -140,6 +153,8 @@ class Database:
             tx.execute("BEGIN IMMEDIATE")
             begun = self._timing.now()
             yield tx
+            if tx.gate_closed:
+                tx.open_gate()
             done = self._timing.now()
             tx.execute("COMMIT")
             self._timing.committed(done - begun, self._timing.now() - done)
