@@ -13,6 +13,8 @@ EXAMPLES: Final = {
     "pair": "meshnode pair desk --name phone",
     "discover": "meshnode discover --seconds 10 --output json",
     "table": "meshnode table add notes --key id:TEXT --column title:TEXT",
+    "adopt": "meshnode adopt APP.db --table notes",
+    "release": "meshnode release APP.db",
     "policy": "meshnode policy set scope main.notes main.tasks",
     "put": "meshnode put notes id=n1 title=Milk",
     "get": "meshnode get notes id=n1 --explain",

@@ -86,7 +86,7 @@ class Context:
             with self.db.transaction() as tx:
                 if self._stale:
                     self._load(tx)
-                tx.adopted = bool(self.adopted)
+                tx.adopted = self.db.shared = bool(self.adopted)
                 self._notice_schema_change(tx)
                 yield tx
                 surfaced = self._save(tx)

@@ -100,3 +100,11 @@ def open_database(home: Home | str | os.PathLike[str] | None = None, *, read_onl
     except file.sqlite.DatabaseError as error:
         raise unreadable(file.path, error, file.key) from error
     return connection
+
+
+def create_private(path: Path) -> None:
+    """An empty database of mode 0600: it keeps invite secrets. SQLite gives its WAL the same mode."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StoreError(f"cannot make the database {path}: {error.strerror}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from meshnode.errors import RegistrationError
 from meshnode.limits import KEY_COLUMNS, NAME_BYTES
@@ -30,13 +30,25 @@ def open_destination(tx: Tx, entry: TableEntry) -> Destination | str:
         return str(error)
 
 
+class Fault(NamedTuple):
+    """What keeps a table from being a destination, and the SQL that mends it, where there is any."""
+
+    reason: str
+    sql: str = ""
+
+    @property
+    def text(self) -> str:
+        """Both, for a person."""
+        return f"{self.reason}; {self.sql}" if self.sql else self.reason
+
+
 def inspect(tx: Tx, entry: TableEntry, *, own_numbers: bool) -> Destination:
     """Look at the table; RegistrationError names what keeps it from being a destination and the SQL that mends it."""
     strict = _table_kind(tx, entry)
     described, key_rows = _described(tx, entry)
     fault = next(_faults(tx, entry, described, key_rows, own_numbers=own_numbers), None)
     if fault is not None:
-        raise RegistrationError(fault)
+        raise RegistrationError(fault.text)
     key = tuple(_column(row, strict=strict) for row in key_rows)
     others = [_column(row, strict=strict) for row in described if not row[4] and row[5] == _HIDDEN_NORMAL]
     return Destination(
@@ -53,12 +65,12 @@ def inspect(tx: Tx, entry: TableEntry, *, own_numbers: bool) -> Destination:
     )
 
 
-def faults(tx: Tx, entry: TableEntry, *, own_numbers: bool) -> list[str]:
-    """All that keeps a table from being a destination, each with the SQL that mends it."""
+def faults(tx: Tx, entry: TableEntry, *, own_numbers: bool) -> list[Fault]:
+    """All that keeps a table from being a destination, each with the SQL that mends it alone."""
     try:
         _table_kind(tx, entry)
     except RegistrationError as error:
-        return [str(error)]
+        return [Fault(str(error))]
     return list(_faults(tx, entry, *_described(tx, entry), own_numbers=own_numbers))
 
 
@@ -77,7 +89,7 @@ def _faults(
     key_rows: Sequence[Sequence[Any]],
     *,
     own_numbers: bool,
-) -> Iterator[str]:
+) -> Iterator[Fault]:
     yield from _name_faults(tx, entry, [row[0] for row in described], len(key_rows))
     yield from _index_faults(tx, entry, [row[0] for row in key_rows])
     if key_rows and not own_numbers and _is_rowid_key(tx, entry):
@@ -143,26 +155,27 @@ def _refuse_missing(tx: Tx, entry: TableEntry) -> NoReturn:
     raise RegistrationError(f"{missing} any more; {mending.created(entry.text, known)}")
 
 
-def _name_faults(tx: Tx, entry: TableEntry, names: Iterable[str], key_columns: int) -> Iterator[str]:
+def _name_faults(tx: Tx, entry: TableEntry, names: Iterable[str], key_columns: int) -> Iterator[Fault]:
     if key_columns == 0:
-        yield (
-            f"table {entry.text!r} has no primary key, so no event can name a row of it; recreate it with one; "
-            + mending.keyed(tx, entry.text, _known(tx, entry))
+        yield Fault(
+            f"table {entry.text!r} has no primary key, so no event can name a row of it; recreate it with one",
+            mending.keyed(tx, entry.text, _known(tx, entry)),
         )
     if key_columns > KEY_COLUMNS:
-        yield (
+        yield Fault(
             f"table {entry.text!r} has {key_columns} key columns, and an event has at most {KEY_COLUMNS}; recreate it "
-            f"with fewer; {mending.keyed(tx, entry.text, _known(tx, entry))}"
+            "with fewer",
+            mending.keyed(tx, entry.text, _known(tx, entry)),
         )
     for name in names:
         if not name or len(name.encode()) > NAME_BYTES:
-            yield (
-                f"column {name[:40]!r} of table {entry.text!r}: an event's column names have 1 to {NAME_BYTES} bytes; "
-                + mending.renamed_column(tx, entry.text, name, NAME_BYTES)
+            yield Fault(
+                f"column {name[:40]!r} of table {entry.text!r}: an event's column names have 1 to {NAME_BYTES} bytes",
+                mending.renamed_column(tx, entry.text, name, NAME_BYTES),
             )
 
 
-def _index_faults(tx: Tx, entry: TableEntry, key_names: Sequence[str]) -> Iterator[str]:
+def _index_faults(tx: Tx, entry: TableEntry, key_names: Sequence[str]) -> Iterator[Fault]:
     """A key's collation, and every other UNIQUE."""
     for name, origin in tx.execute(
         "SELECT name, origin FROM pragma_index_list(?, 'main') WHERE \"unique\" = 1", (entry.text,)
@@ -173,29 +186,31 @@ def _index_faults(tx: Tx, entry: TableEntry, key_names: Sequence[str]) -> Iterat
         if origin == "pk":
             for column, collation in parts:
                 if collation != "BINARY":
-                    yield (
+                    yield Fault(
                         f"key column {column!r} of table {entry.text!r} has the collation {collation}, with which two "
                         "keys that differ would be one row; recreate the table with COLLATE BINARY, which is the usual "
-                        f"one; {mending.binary_key(tx, entry.text, key_names)}"
+                        "one",
+                        mending.binary_key(tx, entry.text, key_names),
                     )
         elif {column for column, _ in parts} != set(key_names) or any(coll != "BINARY" for _, coll in parts):
             columns = ", ".join(repr(column or "an expression") for column, _ in parts)
-            yield (
+            yield Fault(
                 f"column {columns} of table {entry.text!r} is UNIQUE: two devices may write the same value while "
-                f"apart, and both rows must stand; {mending.plain_index(tx, entry.text, name)}"
+                "apart, and both rows must stand",
+                mending.plain_index(tx, entry.text, name),
             )
 
 
-def _numbering_fault(tx: Tx, entry: TableEntry, column: str) -> str:
+def _numbering_fault(tx: Tx, entry: TableEntry, column: str) -> Fault:
     sql = tx.execute("SELECT sql FROM main.sqlite_master WHERE type = 'table' AND name = ?", (entry.text,)).fetchone()[
         0
     ]
     what = "AUTOINCREMENT" if _AUTOINCREMENT.search(_QUOTED.sub("", sql)) else "a bare INTEGER PRIMARY KEY"
-    return (
+    return Fault(
         f"key column {column!r} of table {entry.text!r} is {what}, numbered by SQLite: two devices would both make "
         "row 5 and merge two different things into one; register the table with own numbers if the application chooses "
-        "them itself, or recreate it with a TEXT PRIMARY KEY and random ids; "
-        + mending.own_key(tx, entry.text, column, _known(tx, entry))
+        "them itself, or recreate it with a TEXT PRIMARY KEY and random ids",
+        mending.own_key(tx, entry.text, column, _known(tx, entry)),
     )
 
 

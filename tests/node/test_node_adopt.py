@@ -1,0 +1,105 @@
+"""Adopted databases: SQL that any program writes on one device is a row on the other, and `release` gives it back."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.nodes import free_port, linked, loopback, until
+from support.verbs import call, done
+
+from meshnode import Home, Node, join
+
+SCHEMA = """
+CREATE TABLE notes (id TEXT PRIMARY KEY, title TEXT, done INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE tags (note TEXT, tag TEXT, PRIMARY KEY (note, tag)) WITHOUT ROWID;
+PRAGMA user_version = 7;
+PRAGMA application_id = 99;
+"""
+
+
+def shell(path: Path, sql: str) -> str:
+    """The command-line tool, as a user has it."""
+    command = ["sqlite3", "-cmd", ".timeout 5000", str(path), sql]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def rows(path: Path, sql: str) -> list[Any]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+async def test_two_applications_that_know_sql_alone(tmp_path: Path) -> None:
+    ports = [free_port(), free_port()]
+    homes = tmp_path / "a", tmp_path / "b"
+    async with Node(homes[0], config=loopback(port=ports[0], name="a")) as a:
+        await join(homes[1], (await a.invite()).invite, name="b")
+    apps = [tmp_path / "desk.db", tmp_path / "lap.db"]
+    for app in apps:
+        shell(app, SCHEMA)
+    shell(
+        apps[0], "INSERT INTO notes VALUES ('n1', 'Milk', 0), ('n2', 'Bread', 1); INSERT INTO tags VALUES ('n1', 'a')"
+    )
+    for home, app in zip(homes, apps, strict=True):
+        await asyncio.to_thread(done, home, "adopt", str(app))
+        assert not (home / "meshnode.db").exists()
+    one, two = [
+        Node(home, config=loopback(other, port=port))
+        for home, port, other in zip(homes, ports, reversed(ports), strict=True)
+    ]
+    async with one, two:
+        await linked(one, two)
+
+        async def both(sql: str, expected: list[Any]) -> None:
+            async def holds() -> bool:
+                return all(rows(app, sql) == expected for app in apps)
+
+            await until(one, holds)
+
+        await both("SELECT * FROM notes ORDER BY id", [("n1", "Milk", 0), ("n2", "Bread", 1)])
+        await both("SELECT * FROM tags", [("n1", "a")])
+        shell(apps[1], "UPDATE notes SET done = 1 WHERE id = 'n1'; REPLACE INTO notes (id, title) VALUES ('n2', 'Rye')")
+        shell(apps[0], "DELETE FROM tags; INSERT INTO tags VALUES ('n2', x'00ff'), ('n2', 'b')")
+        await both("SELECT * FROM notes ORDER BY id", [("n1", "Milk", 1), ("n2", "Rye", 0)])
+        await both("SELECT * FROM tags ORDER BY tag", [("n2", "b"), ("n2", b"\x00\xff")])
+        quiet = [rows(app, "SELECT max(position) FROM meshnode_log") for app in apps]
+        await asyncio.sleep(0.2)  # an echo would be on its way by now
+        assert [rows(app, "SELECT max(position) FROM meshnode_log") for app in apps] == quiet
+    assert shell(apps[0], "PRAGMA user_version; PRAGMA application_id; PRAGMA integrity_check") == "7\n99\nok\n"
+    shown = shell(apps[0], "SELECT * FROM notes; SELECT * FROM tags")
+    await asyncio.to_thread(done, homes[0], "release")
+    assert shell(apps[0], "SELECT * FROM notes; SELECT * FROM tags") == shown
+    assert shell(apps[0], "SELECT name FROM sqlite_master WHERE name LIKE '%meshnode%'") == ""
+    assert shell(apps[0], "PRAGMA journal_mode") == "delete\n"
+    assert b"meshnode" not in apps[0].read_bytes()
+    assert Home.load(homes[0]).database_path == homes[0] / "meshnode.db"
+    shell(apps[0], "UPDATE notes SET title = 'meanwhile' WHERE id = 'n1'; INSERT INTO notes VALUES ('n3', 'New', 0)")
+    await asyncio.to_thread(done, homes[0], "adopt", str(apps[0]), "--table", "notes")
+    columns = await asyncio.to_thread(done, homes[0], "get", "notes", "id=n1", "--output", "json")
+    assert '"meanwhile"' in columns.out
+
+
+@pytest.mark.parametrize("tables", [(), ("--table", "people")], ids=["all", "named"])
+def test_all_that_is_wrong_is_told_and_its_sql_mends_it(tables: tuple[str, ...], tmp_path: Path) -> None:
+    home, app = tmp_path / "n", tmp_path / "app.db"
+    done(home, "init", "--name", "desk")
+    shell(
+        app,
+        "CREATE TABLE people (id TEXT COLLATE NOCASE PRIMARY KEY, mail TEXT UNIQUE); CREATE INDEX m ON people (mail)",
+    )
+    shell(app, "CREATE TABLE log (line TEXT); INSERT INTO people VALUES ('a', 'x'); INSERT INTO log VALUES ('l')")
+    before = app.read_bytes()
+    refused = call(home, "adopt", str(app), *tables)
+    told = [line for line in refused.err.splitlines() if line.startswith("- ")]
+    assert (refused.code, len(told)) == (2, 2 if tables else 3)
+    assert app.read_bytes() == before
+    for line in told:
+        shell(app, line[line.index("BEGIN;") :])
+    done(home, "adopt", str(app), *tables)
+    assert '"people"' in done(home, "table", "list", "--output", "json").out
+    assert shell(app, "SELECT * FROM people") == "a|x\n"
