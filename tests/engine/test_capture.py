@@ -253,6 +253,20 @@ def test_altered_while_the_node_is_away(change: str, tmp_path: Path) -> None:
         assert capture.is_watched(tx, destination)
 
 
+def test_what_waits_to_be_signed_is_not_put_back_when_the_schema_changes(tmp_path: Path) -> None:
+    bench = adopted(tmp_path)
+    bench.sql(
+        "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400) INSERT INTO t SELECT i, 'x', 1 FROM n"
+    )
+    sign(bench)
+    bench.sql("UPDATE t SET a = NULL")
+    bench.sql("ALTER TABLE t ADD COLUMN c")
+    while bench.engine.follow_schema():
+        pass
+    assert bench.sql("SELECT count(*), count(a), count(b) FROM t") == [(400, 0, 400)]
+    assert [columns for _, columns in authored(bench)[400:]] == [{"a": None}] * 400
+
+
 def test_what_no_event_can_carry_stays_here_and_stops_nothing(tmp_path: Path) -> None:
     bench = adopted(tmp_path)
     statements = (
