@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import subprocess
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.nodes import free_port, linked, loopback, until
+from support.nodes import PATIENCE_S, Process, free_port, linked, loopback, until
 from support.verbs import call, done
 
 from meshnode import Home, Node, join
@@ -34,20 +35,25 @@ def rows(path: Path, sql: str) -> list[Any]:
         return connection.execute(sql).fetchall()
 
 
-async def test_two_applications_that_know_sql_alone(tmp_path: Path) -> None:
-    ports = [free_port(), free_port()]
-    homes = tmp_path / "a", tmp_path / "b"
+async def adopted_pair(folder: Path, ports: list[int], there: str = "") -> tuple[list[Path], list[Path]]:
+    """Homes of two members, and the databases that they adopted; the first one has rows."""
+    homes = [folder / "a", folder / "b"]
     async with Node(homes[0], config=loopback(port=ports[0], name="a")) as a:
         await join(homes[1], (await a.invite()).invite, name="b")
-    apps = [tmp_path / "desk.db", tmp_path / "lap.db"]
+    apps = [folder / "desk.db", folder / "lap.db"]
     for app in apps:
         shell(app, SCHEMA)
-    shell(
-        apps[0], "INSERT INTO notes VALUES ('n1', 'Milk', 0), ('n2', 'Bread', 1); INSERT INTO tags VALUES ('n1', 'a')"
-    )
+    shell(apps[0], there)
     for home, app in zip(homes, apps, strict=True):
         await asyncio.to_thread(done, home, "adopt", str(app))
         assert not (home / "meshnode.db").exists()
+    return homes, apps
+
+
+async def test_two_applications_that_know_sql_alone(tmp_path: Path) -> None:
+    ports = [free_port(), free_port()]
+    there = "INSERT INTO notes VALUES ('n1', 'Milk', 0), ('n2', 'Bread', 1); INSERT INTO tags VALUES ('n1', 'a')"
+    homes, apps = await adopted_pair(tmp_path, ports, there)
     one, two = [
         Node(home, config=loopback(other, port=port))
         for home, port, other in zip(homes, ports, reversed(ports), strict=True)
@@ -82,6 +88,64 @@ async def test_two_applications_that_know_sql_alone(tmp_path: Path) -> None:
     await asyncio.to_thread(done, homes[0], "adopt", str(apps[0]), "--table", "notes")
     columns = await asyncio.to_thread(done, homes[0], "get", "notes", "id=n1", "--output", "json")
     assert '"meanwhile"' in columns.out
+
+
+class Application:
+    """Writes one row after the other in transactions of their own, for as long as it is told to."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.written = 0
+        self._stopping = threading.Event()
+        self._path, self._name = path, name
+
+    def run(self) -> None:
+        """Raises where it finds the database locked for longer than a second."""
+        with closing(sqlite3.connect(self._path, isolation_level=None, timeout=1)) as app:
+            while not self._stopping.wait(0.01):
+                key = f"{self._name}{self.written}"
+                app.execute("BEGIN IMMEDIATE")
+                app.execute("INSERT INTO notes (id, title) VALUES (?, 'new')", (key,))
+                app.execute("UPDATE notes SET title = ? WHERE id = ?", (f"title of {key}", key))
+                app.execute("COMMIT")
+                self.written += 1
+
+    def stop(self) -> None:
+        """After the transaction under way."""
+        self._stopping.set()
+
+
+def count(app: Path) -> int:
+    """How many rows there are."""
+    return int(rows(app, "SELECT count(*) FROM notes")[0][0])
+
+
+async def until_count(app: Path, number: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while count(app) < number:  # noqa: ASYNC110  # other processes fill it
+            await asyncio.sleep(0.01)
+
+
+async def test_nodes_that_are_killed_while_both_applications_write(tmp_path: Path) -> None:
+    ports = [free_port(), free_port()]
+    homes, apps = await adopted_pair(tmp_path, ports)
+    writers = [Application(app, name) for app, name in zip(apps, "ab", strict=True)]
+    async with Process.on_loopback(homes[0], ports[0]) as a, Process.on_loopback(homes[1], ports[1], ports[0]) as b:
+        writing = [asyncio.create_task(asyncio.to_thread(writer.run)) for writer in writers]
+        for node, app in ((a, apps[1]), (b, apps[0])):
+            await until_count(app, count(app) + 20)
+            await node.kill()
+            await until_count(app, count(app) + 5)
+            await node.start()
+        for writer in writers:
+            writer.stop()
+        await asyncio.gather(*writing)
+        total = sum(writer.written for writer in writers)
+        for app in apps:
+            await until_count(app, total)
+    one, two = (rows(app, "SELECT * FROM notes ORDER BY id") for app in apps)
+    assert one == two
+    assert all(title == f"title of {key}" for key, title, _ in one)
+    assert [rows(app, "SELECT count(*) FROM meshnode_log") for app in apps] == [[(total,)], [(total,)]]
 
 
 @pytest.mark.parametrize("tables", [(), ("--table", "people")], ids=["all", "named"])
