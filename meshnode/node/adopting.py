@@ -26,7 +26,7 @@ from meshnode.node.storage import environment
 from meshnode.node.views import parse_class, parse_table, table_text
 from meshnode.store import meta, transplant
 from meshnode.store.database import Database, Tx
-from meshnode.store.unfit import all_faults
+from meshnode.store.unfit import all_faults, ordinary
 
 
 class UnfitError(RegistrationError):
@@ -63,6 +63,10 @@ def _adopt(home: Home, path: Path, tables: Sequence[str], own_numbers: bool, tab
     _refuse_strange(home, path)
     names = _fit_tables(path, tables, own_numbers=own_numbers)
     if not _is_same(path, home.database_path):
+        if home.config.database:
+            raise UsageError(
+                f"the node's tables are in {home.database_path}: adopt that, or `meshnode release` it first"
+            )
         _move_in(home, path)
     _remove_leftover(home)
     with _engine(home) as engine:
@@ -100,21 +104,13 @@ def _is_same(path: Path, other: Path) -> bool:
 def _fit_tables(path: Path, tables: Sequence[str], *, own_numbers: bool) -> list[tuple[str, str]]:
     """The names of those to adopt; UnfitError with all that is wrong with any of them."""
     with closing(DatabaseFile(path).reader()) as reader, reader.snapshot() as tx:
-        named = [parse_table(table) for table in tables] or list(_ordinary(tx))
+        named = [parse_table(table) for table in tables] or [parse_table(name) for name in ordinary(tx)]
         problems = [fault.text for fault in all_faults(tx, sqlite3, named, own_numbers=own_numbers)]
     if problems:
         raise UnfitError(path, problems)
     if not named:
         raise NotFoundError(f"{path} has no tables to adopt")
     return named
-
-
-def _ordinary(tx: Tx) -> Iterator[tuple[str, str]]:
-    """Neither views nor virtual tables and what is behind them, nor SQLite's own, nor the node's."""
-    found = tx.execute("SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' ORDER BY name")
-    for (name,) in found.fetchall():
-        if not name.lower().startswith(("sqlite_", "meshnode_")):
-            yield parse_table(name)
 
 
 # --- in
@@ -131,8 +127,7 @@ def _move_in(home: Home, path: Path) -> None:
         _clear(tx, path, site)
         transplant.bring(tx, tables)
         meta.write(tx, transplant.JOURNAL, journal)
-    home.change_setting("database", str(path))
-    _take_out_of(old, site, mine=old == home.path / DATABASE)
+    home.change_setting("database", str(path))  # from here on the file that it had is a leftover
 
 
 def _clear(tx: Tx, path: Path, site: bytes) -> None:
@@ -140,20 +135,12 @@ def _clear(tx: Tx, path: Path, site: bytes) -> None:
     found = transplant.site_in(tx)
     if found not in (None, site):
         raise StoreError(f"the database {path} belongs to another node: release it there first")
-    transplant.take_out(tx)
+    transplant.clear(tx)
 
 
 def _journal_of(path: Path) -> str:
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
         return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
-
-
-def _take_out_of(path: Path, site: bytes, *, mine: bool) -> None:
-    if mine:
-        _unlink(path)
-        return
-    with closing(DatabaseFile(path).writer()) as database:
-        _take_out(database, site)
 
 
 def _unlink(path: Path) -> None:

@@ -8,20 +8,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from meshnode.engine.engine import Engine
-from meshnode.errors import MeshError
+from meshnode.errors import MeshError, RegistrationError, UsageError
 from meshnode.limits import CAPTURE_AGAIN_S, CAPTURE_LOOK_S
 from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.filewatch import FileWatch
 from meshnode.node.storage import Storage
+from meshnode.node.views import parse_table
 from meshnode.store.capture import any_pending
+from meshnode.store.database import Tx
+from meshnode.store.unfit import all_faults, ordinary
 
 LOG = logging.getLogger("meshnode.node")
 
 _LOOKS_S: Final = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, CAPTURE_AGAIN_S)
+
+
+async def fit_tables(storage: Storage, tables: Sequence[str], *, own_numbers: bool) -> list[tuple[str, str]]:
+    """The names of tables of the node's database that can be adopted, of all that are there where none is named.
+
+    Raises RegistrationError with all that is wrong with any of them.
+    """
+    if storage.file.key is not None:
+        raise UsageError("the tables of an encrypted database are written through the node alone")
+
+    def read(tx: Tx) -> list[tuple[str, str]]:
+        named = [parse_table(table) for table in tables or ordinary(tx)]
+        found = list(all_faults(tx, storage.file.sqlite, named, own_numbers=own_numbers))
+        if found:
+            raise RegistrationError("nothing was adopted; " + "; ".join(fault.text for fault in found))
+        return named
+
+    return await storage.read(read)
 
 
 async def sign_captured(storage: Storage, grew: Callable[[], None]) -> None:

@@ -87,8 +87,8 @@ def open_database(home: Home | str | os.PathLike[str] | None = None, *, read_onl
 
     It is one of `sqlite3`, or of `sqlcipher3` where the database is encrypted; an application's own statements, and
     its errors, are that module's. `home` is as for `Node`. What is written into a table of the mesh by it stays on this
-    device: write there through the node. Raises NotFoundError where there is no node, IdentityError where the key does
-    not open, StoreError where the database does not.
+    device unless the table is adopted (`Node.adopt`): write there through the node. Raises NotFoundError where there is
+    no node, IdentityError where the key does not open, StoreError where the database does not.
     """
     place = home if isinstance(home, Home) else Home(home if home is not None else default_home())
     place.refuse_empty()

@@ -7,6 +7,7 @@ and is the one that the settings name.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from typing import Final
 
@@ -17,6 +18,7 @@ from meshnode.store.database import Tx
 from meshnode.store.tables import quote
 
 _OWN: Final = "meshnode_"
+_BROUGHT: Final = "adopted_with"
 JOURNAL: Final = "adopted_journal"
 """In `meshnode_meta`: how the application's file kept its journal before."""
 
@@ -30,7 +32,7 @@ def site_in(tx: Tx) -> bytes | None:
 
 
 def bring(tx: Tx, tables: Collection[str]) -> None:
-    """Copy the node's tables, and these of the application's, from `source`; StoreError where one is there already."""
+    """Copy the node's tables, and these that the mesh has, from `source`; StoreError where one is there already."""
     for name in tables:
         if tx.execute("SELECT 1 FROM main.sqlite_master WHERE name = ? COLLATE NOCASE", (name,)).fetchone():
             raise StoreError(
@@ -55,6 +57,15 @@ def bring(tx: Tx, tables: Collection[str]) -> None:
             tx.execute(copied)
         elif kind in ("index", "trigger"):
             tx.execute(sql)
+    meta.write(tx, _BROUGHT, json.dumps(list(tables)))
+
+
+def clear(tx: Tx) -> None:
+    """Take out all that `bring` brought: the copy does not count."""
+    if schema.is_present(tx):
+        for name in json.loads(meta.read(tx, _BROUGHT) or "[]"):
+            tx.execute(f"DROP TABLE IF EXISTS main.{quote(name)}")
+    take_out(tx)
 
 
 def take_out(tx: Tx) -> None:

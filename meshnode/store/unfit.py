@@ -18,6 +18,12 @@ from meshnode.store.names import TableEntry
 _MOST: Final = 64  # things wrong with one table that are told
 
 
+def ordinary(tx: Tx) -> list[str]:
+    """The tables of the application: no views or virtual tables, none of SQLite's or the node's."""
+    found = tx.execute("SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' ORDER BY name")
+    return [name for (name,) in found.fetchall() if not name.lower().startswith(("sqlite_", "meshnode_"))]
+
+
 def all_faults(tx: Tx, sqlite: ModuleType, tables: Iterable[tuple[str, str]], *, own_numbers: bool) -> Iterator[Fault]:
     """What is wrong with each, in the order in which it is to be mended."""
     with closing(sqlite.connect(":memory:", isolation_level=None)) as scratch:

@@ -15,6 +15,7 @@ from support.nodes import PATIENCE_S, Process, free_port, linked, loopback, unti
 from support.verbs import call, done
 
 from meshnode import Home, Node, join
+from meshnode.errors import RegistrationError
 
 SCHEMA = """
 CREATE TABLE notes (id TEXT PRIMARY KEY, title TEXT, done INTEGER NOT NULL DEFAULT 0);
@@ -167,3 +168,78 @@ def test_all_that_is_wrong_is_told_and_its_sql_mends_it(tables: tuple[str, ...],
     done(home, "adopt", str(app), *tables)
     assert '"people"' in done(home, "table", "list", "--output", "json").out
     assert shell(app, "SELECT * FROM people") == "a|x\n"
+
+
+async def test_a_program_adopts_tables_of_the_database_that_its_node_is_in(tmp_path: Path) -> None:
+    home = Home(tmp_path / "n")
+    home.prepare()
+    home.config_path.write_text(f'database = "{tmp_path}/app.db"\n')
+    home.config_path.chmod(0o600)
+    shell(tmp_path / "app.db", SCHEMA)
+    async with Node(home.path, config=loopback(name="desk")) as node:
+        assert await node.adopt() == ["notes", "tags"]
+        shell(tmp_path / "app.db", "INSERT INTO notes VALUES ('n1', 'Milk', 0)")
+
+        async def signed() -> bool:
+            return await node.get("notes", {"id": "n1"}) is not None and (await node.status()).events == 1
+
+        await until(node, signed)
+        shell(tmp_path / "app.db", "CREATE TABLE bad (x)")
+        with pytest.raises(RegistrationError, match="no primary key"):
+            await node.adopt("bad", "notes")
+
+
+STOPS = {
+    "adopt": (
+        "transplant.bring",
+        "Home.change_setting",
+        "_remove_leftover",
+        "Engine.adopt_tables",
+        "Engine.sign_captured",
+    ),
+    "release": ("transplant.bring", "Home.change_setting", "_take_out", "transplant.take_out"),
+}
+
+
+@pytest.mark.parametrize("stop", STOPS["release"])
+def test_release_goes_on_after_a_stop(stop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, app = tmp_path / "n", tmp_path / "app.db"
+    done(home, "init", "--name", "desk")
+    shell(app, SCHEMA + "INSERT INTO notes VALUES ('n1', 'Milk', 0)")
+    done(home, "adopt", str(app))
+    stopped(monkeypatch, stop, home, "release", str(app))
+    shell(app, "UPDATE notes SET title = 'between'")
+    done(home, "release", str(app))
+    assert (
+        shell(app, "SELECT name FROM sqlite_master WHERE name LIKE '%meshnode%'; SELECT title FROM notes")
+        == "between\n"
+    )
+    assert done(home, "status").code == 0
+    done(home, "adopt", str(app), "--table", "notes")
+    assert '"between"' in done(home, "get", "notes", "id=n1", "--output", "json").out
+
+
+@pytest.mark.parametrize("stop", STOPS["adopt"])
+def test_adopt_goes_on_after_a_stop(stop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, app = tmp_path / "n", tmp_path / "app.db"
+    done(home, "init", "--name", "desk")
+    done(home, "table", "add", "own", "--key", "id:TEXT")
+    done(home, "put", "own", "id=o1")
+    shell(app, SCHEMA + "INSERT INTO notes VALUES ('n1', 'Milk', 0)")
+    stopped(monkeypatch, stop, home, "adopt", str(app), "--table", "notes")
+    done(home, "put", "own", "id=o2")
+    done(home, "adopt", str(app), "--table", "notes")
+    assert not (home / "meshnode.db").exists()
+    assert shell(app, "SELECT count(*) FROM own; SELECT count(*) FROM meshnode_log") == "2\n3\n"
+    done(home, "check")
+
+
+def stopped(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: Any) -> None:
+    """A verb that dies at this step."""
+
+    def die(*_arguments: Any, **_named: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"meshnode.node.adopting.{name}", die)
+        assert call(*arguments).code == 130
