@@ -183,6 +183,11 @@ def any_pending(tx: Tx) -> bool:
     return tx.execute("SELECT 1 FROM meshnode_captured LIMIT 1").fetchone() is not None
 
 
+def count_pending(tx: Tx, most: int) -> int:
+    """How many there are, up to `most`."""
+    return int(tx.execute("SELECT count(*) FROM (SELECT 1 FROM meshnode_captured LIMIT ?)", (most,)).fetchone()[0])
+
+
 def signed(tx: Tx, seqs: Sequence[int]) -> None:
     """These are events now, or can be none."""
     tx.executemany("DELETE FROM meshnode_captured WHERE seq = ?", [(seq,) for seq in seqs])
