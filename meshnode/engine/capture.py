@@ -25,6 +25,7 @@ from meshnode.model.hlc import tick
 from meshnode.store import capture, catalog, held, rows
 from meshnode.store.capture import BEGINNING, Captured
 from meshnode.store.database import Tx
+from meshnode.store.destinations import table_exists
 from meshnode.store.names import TableEntry
 from meshnode.store.tables import Destination
 
@@ -44,6 +45,9 @@ def begin(context: Context, tx: Tx, destination: Destination) -> None:
 
 def watch_again(context: Context, tx: Tx) -> None:
     """Make triggers again that a schema change took along, and look at what was written meanwhile."""
+    for entry in context.tables.registered(tx):
+        if entry.no in context.adopted and not table_exists(tx, entry.text):
+            capture.unwatch(tx, entry.no)  # they went with the table, under another name of it
     for entry, destination in _usable(context, tx):
         if not capture.is_watched(tx, destination):
             capture.watch(tx, destination)
@@ -124,7 +128,7 @@ def _drained(
     for key, key_bytes, gone, written in keyed:
         state, reason = states.get(key_bytes, (None, None))
         if _is_forgotten(tx, entry, destination, key_bytes):
-            unsigned.surface_row(key, "it was forgotten here")
+            unsigned.surface_forgotten()  # which one is told nowhere
             continue
         if gone is not None and (written is not None or not unsigned.is_there(key)):
             if state is not None and state.exists:

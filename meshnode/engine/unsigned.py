@@ -58,6 +58,10 @@ class Unsigned:
         """A row that no event can carry stays on this device."""
         self._surface(f"row {str(dict(key))[:100]} stays on this device: {why}")
 
+    def surface_forgotten(self) -> None:
+        """Nothing of such a row is kept, nor sent."""
+        self._surface("a row that was forgotten here was written again: it stays on this device")
+
     def is_there(self, key: Mapping[str, KeyValue]) -> bool:
         """Whether SQL has the row."""
         return self._restater.shown(self._ordered(key)) is not None

@@ -178,6 +178,13 @@ def last_of(tx: Tx, table_no: int, key: Sequence[Any]) -> Captured | None:
     return None if row is None else Captured(row[0], row[1], bool(row[2]), tuple(row[3:]))
 
 
+def remove_row(tx: Tx, table_no: int, key: Sequence[Any]) -> None:
+    """Keep nothing of what was written to a row."""
+    if any_pending(tx):
+        same = "".join(f" AND k{at} IS ?" for at in range(len(key)))
+        tx.execute(f"DELETE FROM meshnode_captured WHERE table_no = ?{same}", (table_no, *key))  # noqa: S608
+
+
 def any_pending(tx: Tx) -> bool:
     """Whether there is one."""
     return tx.execute("SELECT 1 FROM meshnode_captured LIMIT 1").fetchone() is not None

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.engines import Bench
 
+from meshnode.engine.forget import forget
 from meshnode.engine.registry import TableSpec
 from meshnode.model.event import Event
 from meshnode.store import capture, log
@@ -316,3 +317,38 @@ def test_a_device_that_may_not_write_keeps_its_rows_to_itself_until_it_may(tmp_p
     bench.engine.context.set_membership(bench.membership)
     sign(bench)
     assert authored(bench) == [({"id": "x"}, {"a": 1, "b": 2})]
+
+
+def test_nothing_is_kept_of_a_row_that_is_forgotten_before_it_is_signed(tmp_path: Path) -> None:
+    bench = adopted(tmp_path)
+    signed(bench, "INSERT INTO t VALUES ('secret', 1, 2)")
+    bench.sql("UPDATE t SET a = 3")
+    forget(bench.engine.context, "main", "t", {"id": "secret"})
+    assert not bench.sql("SELECT * FROM meshnode_captured")
+    bench.sql("INSERT INTO t VALUES ('secret', 4, 5)")
+    sign(bench)
+    assert authored(bench) == []
+    notice = bench.notices()["unsyncable"]
+    assert "secret" not in notice.sample
+
+
+def test_a_table_that_is_renamed_is_watched_no_longer_until_it_is_back(tmp_path: Path) -> None:
+    bench = adopted(tmp_path)
+    signed(bench, "INSERT INTO t VALUES ('x', 1, 2)")
+    bench.sql("ALTER TABLE t RENAME TO u")
+    bench.engine.follow_schema()
+    bench.sql("UPDATE u SET a = 3")
+    assert not bench.sql("SELECT * FROM meshnode_captured")
+    bench.sql("ALTER TABLE u RENAME TO t")
+    while bench.engine.follow_schema():
+        pass
+    assert authored(bench)[1:] == [({"id": "x"}, {"a": 3})]
+
+
+def test_keys_of_several_columns(tmp_path: Path) -> None:
+    key = ", ".join(f"k{at}" for at in range(16))
+    bench = adopted(tmp_path, f"CREATE TABLE t ({key}, a, PRIMARY KEY ({key}))")
+    bench.sql(f"INSERT INTO t VALUES ({', '.join(map(str, range(16)))}, 'a')")
+    bench.sql("UPDATE t SET k15 = 'moved'")
+    sign(bench)
+    assert [(named["k15"], columns) for named, columns in authored(bench)] == [("moved", {"a": "a"})]
