@@ -352,3 +352,11 @@ def test_keys_of_several_columns(tmp_path: Path) -> None:
     bench.sql("UPDATE t SET k15 = 'moved'")
     sign(bench)
     assert [(named["k15"], columns) for named, columns in authored(bench)] == [("moved", {"a": "a"})]
+
+
+def test_no_trigger_of_the_file_says_what_an_older_sqlite_does_not_read(tmp_path: Path) -> None:
+    bench = adopted(tmp_path)
+    found = [sql for (sql,) in bench.sql("SELECT upper(sql) FROM sqlite_master WHERE type = 'trigger'")]
+    assert len(found) == 7
+    newer = ("ON CONFLICT", "RETURNING", "UPDATE FROM", "IIF(", "->", "NULLS ", "FILTER", "OVER (")
+    assert [sql for sql in found if any(word in sql for word in newer)] == []

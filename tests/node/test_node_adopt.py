@@ -69,11 +69,18 @@ async def test_two_applications_that_know_sql_alone(tmp_path: Path) -> None:
             await until(one, holds)
 
         await both("SELECT * FROM notes ORDER BY id", [("n1", "Milk", 0), ("n2", "Bread", 1)])
+        readers = [sqlite3.connect(app, isolation_level=None) for app in apps]
+        for reader in readers:  # an application that reads on and on
+            reader.execute("BEGIN")
+            assert reader.execute("SELECT title FROM notes WHERE id = 'n2'").fetchall() == [("Bread",)]
         await both("SELECT * FROM tags", [("n1", "a")])
         shell(apps[1], "UPDATE notes SET done = 1 WHERE id = 'n1'; REPLACE INTO notes (id, title) VALUES ('n2', 'Rye')")
         shell(apps[0], "DELETE FROM tags; INSERT INTO tags VALUES ('n2', x'00ff'), ('n2', 'b')")
         await both("SELECT * FROM notes ORDER BY id", [("n1", "Milk", 1), ("n2", "Rye", 0)])
         await both("SELECT * FROM tags ORDER BY tag", [("n2", "b"), ("n2", b"\x00\xff")])
+        for reader in readers:
+            assert reader.execute("SELECT title FROM notes WHERE id = 'n2'").fetchall() == [("Bread",)]
+            reader.close()
         quiet = [rows(app, "SELECT max(position) FROM meshnode_log") for app in apps]
         await asyncio.sleep(0.2)  # an echo would be on its way by now
         assert [rows(app, "SELECT max(position) FROM meshnode_log") for app in apps] == quiet
