@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -68,9 +69,9 @@ class FileWatch:
 
 def _inotify(path: Path) -> int:
     """A descriptor that can be read once the file is written; -1 where there is no such thing, or no such file."""
-    library = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(library, "inotify_init1"):
+    if sys.platform != "linux":
         return -1
+    library = ctypes.CDLL(None, use_errno=True)
     descriptor = int(library.inotify_init1(_FLAGS))
     if descriptor >= 0 and library.inotify_add_watch(descriptor, os.fsencode(path), _MODIFY) < 0:
         os.close(descriptor)

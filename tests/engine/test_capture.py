@@ -345,6 +345,14 @@ def test_a_table_that_is_renamed_is_watched_no_longer_until_it_is_back(tmp_path:
     assert authored(bench)[1:] == [({"id": "x"}, {"a": 3})]
 
 
+def test_a_number_of_a_row_is_changed_under_any_of_its_names(tmp_path: Path) -> None:
+    bench = adopted(tmp_path, "CREATE TABLE t (id INTEGER PRIMARY KEY, a)", own_numbers=True)
+    for name in ("id", "rowid", "oid", "_rowid_"):
+        signed(bench, "INSERT INTO t VALUES (1, 'a')")
+        assert signed(bench, f"UPDATE t SET {name} = 2") == [(1, None), (2, {"a": "a"})]
+        signed(bench, "DELETE FROM t")
+
+
 def test_keys_of_several_columns(tmp_path: Path) -> None:
     key = ", ".join(f"k{at}" for at in range(16))
     bench = adopted(tmp_path, f"CREATE TABLE t ({key}, a, PRIMARY KEY ({key}))")
