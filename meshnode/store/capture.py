@@ -190,6 +190,15 @@ def any_pending(tx: Tx) -> bool:
     return tx.execute("SELECT 1 FROM meshnode_captured LIMIT 1").fetchone() is not None
 
 
+def is_unsigned(tx: Tx, table_no: int) -> bool:
+    """Whether rows of a table may say what no event does."""
+    looking = tx.execute("SELECT 1 FROM meshnode_adopted WHERE table_no = ? AND looked IS NOT NULL", (table_no,))
+    if looking.fetchone() is not None:
+        return True
+    noted = tx.execute("SELECT 1 FROM meshnode_captured WHERE table_no = ? LIMIT 1", (table_no,))
+    return noted.fetchone() is not None
+
+
 def count_pending(tx: Tx, most: int) -> int:
     """How many there are, up to `most`."""
     return int(tx.execute("SELECT count(*) FROM (SELECT 1 FROM meshnode_captured LIMIT ?)", (most,)).fetchone()[0])
