@@ -82,6 +82,8 @@ PENDING_RECORDS_PER_SIGNER = 1024  # records kept per signer that do not count y
 IGNORED_COLUMNS_PER_TABLE = (
     256  # names of columns that do not exist metered for one table; further ones share one entry
 )
+CAPTURE_LOOK_S = 0.02  # seconds between two looks whether somebody wrote to an adopted database
+CAPTURE_AGAIN_S = 2.0  # seconds until it is asked whatever its files say
 SCHEMA_LOOK_S = 2.0  # seconds at the latest until an idle node notices that the application changed its tables
 ERASURE_WAIT_MS = 100  # milliseconds the writer waits for readers at each later try to empty the WAL
 ERASURE_AGAIN_S = 60.0  # seconds until the file is written anew once more, after that failed

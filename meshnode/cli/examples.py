@@ -28,6 +28,8 @@ EXAMPLES: Final[Mapping[str, str | tuple[str, ...]]] = {
     ),
     "table list": "meshnode table list --output json",
     "table class": "meshnode table class drafts private",
+    "adopt": "meshnode adopt APP.db --table notes",
+    "release": "meshnode release APP.db",
     "policy": "meshnode policy set scope main.notes main.tasks",
     "policy show": "meshnode policy show",
     "policy set": ("meshnode policy set scope main.notes main.tasks", "meshnode policy set replay_budget_days 30"),

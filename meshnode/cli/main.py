@@ -36,6 +36,8 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("pair", "pair", "become a member by a device close by, without an invite"),
     ("discover", "discover", "show who is around, and why each was dialed or not"),
     ("table", "table", "add a table to the mesh, say its class, or list them"),
+    ("adopt", "adopt", "make the tables of an existing database sync, whoever writes them"),
+    ("release", "release", "give an adopted database back"),
     ("policy", "policy", "show or change what may cross the mesh"),
     ("config", "config", "show, check and change the settings"),
     ("put", "put", "write one row"),

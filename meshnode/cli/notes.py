@@ -7,7 +7,7 @@ from typing import Final
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "start here": ("demo", "init", "join", "up", "service", "status"),
-    "rows and tables": ("table", "put", "get", "rm", "rows", "import", "watch", "conflicts"),
+    "rows and tables": ("table", "adopt", "release", "put", "get", "rm", "rows", "import", "watch", "conflicts"),
     "letting devices in": ("invite", "nearby", "pair", "members", "role", "vouch", "retire", "leave"),
     "the mesh as it is": ("peers", "discover", "sync-state", "wait", "frontier", "metrics", "notices", "dashboard"),
     "what crosses, and settings": ("policy", "config", "request-sync", "export-events", "import-events"),

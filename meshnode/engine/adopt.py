@@ -38,7 +38,7 @@ def _adopt_batch(
     if context.key is None or context.membership.judge(context.site, tick(context.clock, context.env.wall_ms())):
         return 0, None
     entry, destination = required(context, tx, schema, name)
-    found = _read(tx, destination, after)
+    found = read_page(tx, destination, after, BATCH_EVENTS)
     keyed = [(key, row) for row in found if (key := _key(destination, row)) is not None]
     known = rows.load(tx, destination.no, [cbor.encode(dict(key)) for key, _ in keyed])
     changes = [
@@ -54,7 +54,8 @@ def _adopt_batch(
     return len(changes), None if end else tuple(found[-1][: len(destination.key)])
 
 
-def _read(tx: Tx, destination: Destination, after: tuple[Any, ...] | None) -> list[Sequence[Any]]:
+def read_page(tx: Tx, destination: Destination, after: Sequence[Any] | None, limit: int) -> list[Sequence[Any]]:
+    """The next rows behind the key `after`, the values of the key first."""
     key = [quote(column.name) for column in destination.key]
     names = ", ".join([*key, *map(quote, destination.columns)])
     listed = ", ".join(key)
@@ -62,7 +63,7 @@ def _read(tx: Tx, destination: Destination, after: tuple[Any, ...] | None) -> li
     beyond = f"({listed}) > ({', '.join(places)})" if after is not None else "1"
     present = " AND ".join(f"{name} IS NOT NULL" for name in key)
     sql = f"SELECT {names} FROM {destination.quoted} WHERE {present} AND {beyond} ORDER BY {listed} LIMIT ?"  # noqa: S608
-    return list(tx.execute(sql, (*(after or ()), BATCH_EVENTS)).fetchall())
+    return list(tx.execute(sql, (*(after or ()), limit)).fetchall())
 
 
 def _key(destination: Destination, row: Sequence[Any]) -> Mapping[str, Any] | None:

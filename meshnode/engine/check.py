@@ -24,7 +24,7 @@ from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import Event
 from meshnode.model.hlc import Rank, hlc_of_rank
 from meshnode.model.wording import counted_text, key_text
-from meshnode.store import held, log, queries, removed, shapes, takebacks
+from meshnode.store import capture, held, log, queries, removed, shapes, takebacks
 from meshnode.store.database import Tx
 from meshnode.store.names import TableEntry
 from meshnode.store.rows import unpack_state
@@ -50,6 +50,8 @@ def check_store(tx: Tx, sqlite: ModuleType, key_of: KeyOf) -> Findings:
             findings.differ(entry.text, "table", destination)
         elif shapes.read(tx, destination.no) != (shapes.shape_of(destination), None):
             findings.differ(entry.text, "table", "its rows are not brought up to its changed schema yet: run the node")
+        elif capture.is_unsigned(tx, destination.no):
+            findings.differ(entry.text, "table", "what was written to it by SQL is not all signed yet: run the node")
         else:
             findings.tables += 1
             _Table(tx, sqlite, entry, destination, findings, claims).check()

@@ -54,6 +54,7 @@ class Batch:
         scope: Scope,
         peer: bytes | None,
         whole: Whole | None = None,
+        seen: bool = False,
     ) -> None:
         author = (context.site if peer is None else peer) if author_stream else None
         self._context = context
@@ -61,7 +62,8 @@ class Batch:
         self._peer = peer
         self._progress = Progress(context, tx, whole or Whole())
         self._judge = Judge(context, tx, scope, author, self._progress, local=peer is None)
-        self.rows = Materializer(context, tx, contest=Contest(context, tx, local=peer is None))
+        self._seen = seen
+        self.rows = Materializer(context, tx, seen=seen, contest=Contest(context, tx, local=peer is None))
         self._log: list[log.LogRow] = []
         self._held: Counter[tuple[int, int]] = Counter()
         self._held_bytes: Counter[tuple[int, int]] = Counter()
@@ -69,11 +71,22 @@ class Batch:
         self._clock = context.clock
 
     def run(self, checked: Sequence[Checked]) -> list[Judgement]:
-        """Judge all, then write all."""
+        """Judge all, then write all; what is unsigned of their rows comes first (engine/capture.py)."""
+        if self._context.adopted and not self._seen:
+            self._context.settle(self._tx, self._keys(checked))
         judgements = [self._one(each) for each in self._again(checked)]
         self._write()
         self._context.judging.update(judgements)
         return judgements
+
+    def _keys(self, checked: Sequence[Checked]) -> dict[int, list[bytes]]:
+        keys: dict[int, list[bytes]] = {}
+        for each in checked:
+            if not isinstance(each, Refused) and each.event.key:
+                entry = self._context.tables.entry(self._tx, each.event.schema, each.event.table)
+                if entry.no in self._context.adopted:
+                    keys.setdefault(entry.no, []).append(each.event.key_bytes)
+        return keys
 
     def _again(self, checked: Sequence[Checked]) -> Sequence[Checked]:
         """What was verified under another generation of the keyring is verified again."""

@@ -7,7 +7,7 @@ and loaded again before the next one, so memory never claims what the disk does 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -18,7 +18,7 @@ from meshnode.model.hlc import Hlc
 from meshnode.model.membership import Membership
 from meshnode.model.site import SiteKey
 from meshnode.model.verdict import Judgement
-from meshnode.store import conflicts, log, meta, notices, policies, takebacks
+from meshnode.store import capture, conflicts, log, meta, notices, policies, takebacks
 from meshnode.store.database import Database, Tx
 from meshnode.store.destinations import open_destination
 from meshnode.store.materialize import TransactionLostError
@@ -63,6 +63,8 @@ class Context:
         self.behind_schema = False  # rows are still to be brought up to a changed schema
         self.work: dict[str, object] = {}  # what is done in several transactions, as far as it is; a failed one ends it
         self.on_schema_change: Callable[[Tx], None] = lambda _tx: None
+        self.settle: Callable[[Tx, Mapping[int, Collection[bytes]]], None] = lambda _tx, _keys: None
+        self.silent: Callable[[], bool] = lambda: False  # whether nothing may be authored for the time being
         self.coverages: dict[tuple[str, str], Coverage] = {}  # by (schema, table), what backfills walk through
         self._load_membership = load_membership
         self._stale = True
@@ -84,6 +86,7 @@ class Context:
             with self.db.transaction() as tx:
                 if self._stale:
                     self._load(tx)
+                tx.adopted = self.db.shared = bool(self.adopted)
                 self._notice_schema_change(tx)
                 yield tx
                 surfaced = self._save(tx)
@@ -141,6 +144,7 @@ class Context:
         self._contested: set[tuple[int, int]] | None = None
         self.schema_version = self._followed_version  # what a failed transaction looked at is looked at again
         self.work.clear()
+        self.adopted = capture.adopted(tx)
         self.taking_back = bool(takebacks.pending(tx))  # events that are no longer acceptable are still to be taken out
         self.next_position = meta.read_counter(tx, meta.NEXT_POSITION)
         self.next_change = meta.read_counter(tx, meta.NEXT_CHANGE)
@@ -191,6 +195,11 @@ class Context:
     def is_rewriting(self) -> bool:
         """Whether they wait to follow the schema or the membership."""
         return self.behind_schema or self.taking_back
+
+    def has_unsigned(self, tx: Tx) -> bool:
+        """Whether something that was written to adopted tables by SQL may still have to be signed."""
+        looking = any(place is not None for place in self.adopted.values())
+        return looking or (bool(self.adopted) and capture.any_pending(tx))
 
     # --- membership
 

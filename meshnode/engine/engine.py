@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from meshnode.codec import cbor
-from meshnode.engine import growth, registry, takeback, untried
+from meshnode.engine import capture, growth, registry, takeback, untried
 from meshnode.engine.adopt import adopt_rows
 from meshnode.engine.context import Context, LoadMembership
 from meshnode.engine.environment import Environment
@@ -19,7 +19,7 @@ from meshnode.model.event import Event, KeyValue
 from meshnode.model.hlc import Hlc
 from meshnode.model.site import SiteKey, site_id_of
 from meshnode.store import held, meta, schema
-from meshnode.store.database import Database
+from meshnode.store.database import Database, Tx
 from meshnode.store.names import TableEntry
 from meshnode.store.tables import Destination
 
@@ -70,8 +70,9 @@ class Engine:
     @classmethod
     def _start(cls, database: Database, env: Environment, key: SiteKey | None, load: LoadMembership) -> Engine:
         context = Context(database, env, key, load)
-        context.on_schema_change = lambda tx: registry.refresh(context, tx)
-        context.transact(lambda tx: registry.refresh(context, tx))
+        context.settle = lambda tx, keys: capture.settle(context, tx, keys)
+        context.on_schema_change = lambda tx: _follow(context, tx)
+        context.transact(lambda tx: _follow(context, tx))
         return cls(context)
 
     @property
@@ -97,10 +98,31 @@ class Engine:
         adopt_rows(self.context, spec.schema, spec.name)
         return destination
 
+    def adopt_tables(self, specs: Sequence[TableSpec], *, linked: Collection[bytes] = NOBODY) -> None:
+        """Make destinations of tables, and events of what anybody writes into them by SQL; all of them or none.
+
+        What they hold now is signed by `sign_captured`, some rows at a time.
+        """
+        context = self.context
+
+        def work(tx: Tx) -> None:
+            for spec in specs:
+                registry.register(
+                    context, tx, spec, linked=linked, adopt=lambda table: capture.begin(context, tx, table)
+                )
+
+        context.transact(work)
+
+    def sign_captured(self) -> bool:
+        """Sign some of what was written by SQL; whether there may be more."""
+        return self.context.transact(lambda tx: capture.step(self.context, tx))
+
     def follow_schema(self) -> bool:
         """One step of bringing rows up to a changed membership or schema; whether there may be more (SSP/1 §13.6)."""
         context = self.context
-        more = context.transact(lambda tx: takeback.step(context, tx) or growth.step(context, tx))
+        more = context.transact(
+            lambda tx: capture.step(context, tx) or takeback.step(context, tx) or growth.step(context, tx)
+        )
         if more or not context.untried:
             return more
         return context.transact(lambda tx: untried.step(context, tx))
@@ -128,3 +150,11 @@ class Engine:
     def close(self) -> None:
         """Close the writing connection."""
         self.context.db.close()
+
+
+def _follow(context: Context, tx: Tx) -> None:
+    """The schema may be another: watch adopted tables again and sign what they say before their rows follow it."""
+    if context.adopted:
+        capture.watch_again(context, tx)
+        capture.step(context, tx)
+    registry.refresh(context, tx)

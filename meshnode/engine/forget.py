@@ -28,7 +28,7 @@ from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import KeyValue
 from meshnode.model.hlc import Hlc
 from meshnode.model.wording import value_text
-from meshnode.store import changes, conflicts, held, log, notices, removed, repeats, rows, traces
+from meshnode.store import capture, changes, conflicts, held, log, notices, removed, repeats, rows, traces
 from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx
 from meshnode.store.materialize import RowWrite, TableWriter
@@ -104,6 +104,7 @@ def _forget(context: Context, tx: Tx, schema: str, name: str, key: Mapping[str, 
     held.forget(tx, destination.no, key_bytes)
     entry.forgotten = True
     shown = _take_out(context, tx, entry, destination, key_bytes, key)
+    capture.remove_row(tx, destination.no, [key[column.name] for column in destination.key])
     traces.remove_changes(tx, destination.no, key_bytes)
     conflicts.remove_row(tx, destination.no, key_bytes)
     if shown:

@@ -46,7 +46,10 @@ def look(context: Context, tx: Tx) -> None:
             shapes.compare_later(tx, entry.no, context.next_position)
     if same is not None:
         catalog.write_seen(tx, now)
-    for _ in range(STEPS_AT_ONCE):
+    if context.has_unsigned(tx):  # that is signed first: what a row shows then is not put back
+        context.behind_schema = True
+        return
+    for _ in range(1 if context.adopted else STEPS_AT_ONCE):  # an application waits for the end of this transaction
         if not step(context, tx):
             break
 

@@ -33,11 +33,14 @@ _WHOLE: Final = frozenset((changes.RESURRECT, changes.SHOW))  # what nobody saw 
 class Materializer:
     """Collects the applied events of one batch and writes them all at once."""
 
-    def __init__(self, context: Context, tx: Tx, *, again: bool = False, contest: Contest | None = None) -> None:
+    def __init__(
+        self, context: Context, tx: Tx, *, again: bool = False, seen: bool = False, contest: Contest | None = None
+    ) -> None:
         self._context = context
         self._tx = tx
         self._contest = contest
         self._again = again  # events that were applied before: what of them was ignored is metered already
+        self._seen = seen  # SQL shows what these events say: somebody wrote it there
         self._tables: dict[int, tuple[TableEntry, Destination, dict[bytes, Ranked]]] = {}
         self._ignored: Counter[tuple[int, str]] = Counter()
         self._changes: list[changes.ChangeRow] = []
@@ -102,7 +105,8 @@ class Materializer:
 
     def _write_rows(self, destination: Destination, writes: Sequence[RowWrite]) -> None:
         context = self._context
-        TableWriter(self._tx, context.env.sqlite, destination, context.sites, context.barred).write(writes)
+        if not self._seen:
+            TableWriter(self._tx, context.env.sqlite, destination, context.sites, context.barred).write(writes)
         rows.save(self._tx, [(destination.no, each.key_bytes, each.fold.state.pack(), each.reason) for each in writes])
         for each in writes:
             if each.lost and each.reason is None:

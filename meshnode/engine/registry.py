@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,10 +45,18 @@ class TableSpec:
         return self.name if self.schema == "main" else f"{self.schema}.{self.name}"
 
 
-def register(context: Context, tx: Tx, spec: TableSpec, *, linked: Collection[bytes] = NOBODY) -> Destination:
+def register(
+    context: Context,
+    tx: Tx,
+    spec: TableSpec,
+    *,
+    linked: Collection[bytes] = NOBODY,
+    adopt: Callable[[Destination], None] = lambda _destination: None,
+) -> Destination:
     """Make a table a destination and apply what was held for it; RegistrationError where it cannot be one.
 
-    `linked` is for the case that its class becomes another (`engine.policy`).
+    `linked` is for the case that its class becomes another (`engine.policy`). What `adopt` does comes before what was
+    held: that may be about rows that the table has already.
     """
     _check_spec(spec)
     entry = context.tables.entry(tx, spec.schema, spec.name)
@@ -65,6 +73,7 @@ def register(context: Context, tx: Tx, spec: TableSpec, *, linked: Collection[by
     ready = context.destination(tx, entry)
     assert ready is not None
     growth.settle(tx, ready)
+    adopt(ready)
     bring_up(context, tx, entry, ready)
     return ready
 
@@ -102,15 +111,16 @@ def _release(context: Context, tx: Tx, entry: TableEntry, destination: Destinati
     position, released = 0, False
     while batch := log.read_table_after(tx, destination.no, log.HELD, position, BATCH_EVENTS):
         position, released = batch[-1].position, True
+        events = [(each.position, log.parse(each.event)) for each in batch]
+        context.settle(tx, {destination.no: [event.key_bytes for _, event in events if event.key]})
         materializer = Materializer(context, tx)
         applied, unresolved = [], []
-        for each in batch:
-            event = log.parse(each.event)
+        for at, event in events:
             if event.key and destination.resolves(event.key):
                 materializer.add(entry, destination, event)
-                applied.append(each.position)
+                applied.append(at)
             else:
-                unresolved.append(each.position)
+                unresolved.append(at)
                 sample = f"the held event {event.event_id.hex()[:16]} names no row: {key_differs(entry.text)}"
                 context.surface(tx, "unresolved-key", event.site, sample, table=entry.text)
         log.set_states(tx, log.APPLIED, applied)

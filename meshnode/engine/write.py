@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from meshnode.codec import cbor
 from meshnode.engine.commit import Batch
@@ -21,6 +22,9 @@ from meshnode.model.wording import key_text
 from meshnode.store import rows
 from meshnode.store.database import Tx
 from meshnode.store.tables import Destination
+
+UNSIGNED: Final = "unsigned"
+"""The notice of rows that an application wrote and that this device may not sign."""
 
 _WHY = {"unknown-signer": NO_MEMBER_HERE, "role": READER_HERE}  # what the reasons of a judgement mean here
 
@@ -45,6 +49,7 @@ def write_changes(context: Context, tx: Tx, changes: Sequence[LocalChange]) -> l
     destinations = [required(context, tx, change.schema, change.table)[1] for change in changes]
     for change, destination in zip(changes, destinations, strict=True):
         _check(change, destination)
+    _settle(context, tx, changes, destinations)
     now_ms = context.env.wall_ms()
     events = [_author(context, key, change, now_ms) for change in changes]
     _check_deleted(tx, changes, destinations, events)
@@ -64,6 +69,31 @@ def write_changes(context: Context, tx: Tx, changes: Sequence[LocalChange]) -> l
             shown = key_text(cbor.decode_untrusted(row.key_bytes))
             raise UsageError(f"table {entry.text!r} does not allow row {shown}: {row.reason}")
     return events
+
+
+def author_seen(context: Context, tx: Tx, changes: Sequence[LocalChange]) -> None:
+    """Author what somebody wrote to adopted tables: SQL shows it, and goes on where it cannot be signed."""
+    key = context.key
+    if key is None or not changes:
+        return
+    now_ms = context.env.wall_ms()
+    events = [_author(context, key, change, now_ms) for change in changes]
+    batch = Batch(context, tx, author_stream=True, scope=Scope(), peer=None, seen=True)
+    judgements = batch.run([Verified(event, context.generation) for event in events])
+    for event, judgement in zip(events, judgements, strict=True):
+        if judgement.verdict is not Verdict.APPLIED:
+            sample = f"row {str(event.key)[:100]} was written here and could not be signed: {judgement.text()}"
+            entry = context.tables.entry(tx, event.schema, event.table)
+            context.surface(tx, UNSIGNED, None, sample, table=entry.text)
+
+
+def _settle(context: Context, tx: Tx, changes: Sequence[LocalChange], destinations: Sequence[Destination]) -> None:
+    if not context.adopted:
+        return
+    keys: dict[int, list[bytes]] = {}
+    for change, destination in zip(changes, destinations, strict=True):
+        keys.setdefault(destination.no, []).append(cbor.encode(dict(change.key)))
+    context.settle(tx, keys)
 
 
 def _author(context: Context, key: SiteKey, change: LocalChange, now_ms: int) -> Event:

@@ -32,6 +32,9 @@ _ROWS: Final = {
     "schema-drift",
     "table-unusable",
     "unreadable-state",
+    "unsigned",
+    "unsyncable",
+    "unwatched",
     "withheld",
 }
 _LINKS: Final = {

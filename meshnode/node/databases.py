@@ -100,8 +100,8 @@ def open_database(home: Home | str | os.PathLike[str] | None = None, *, read_onl
 
     It is one of `sqlite3`, or of `sqlcipher3` where the database is encrypted; an application's own statements, and
     its errors, are that module's. `home` is as for `Node`. What is written into a table of the mesh by it stays on this
-    device: write there through the node. Raises NotFoundError where there is no node, IdentityError where the key does
-    not open, StoreError where the database does not.
+    device unless the table is adopted (`Node.adopt`): write there through the node. Raises NotFoundError where there is
+    no node, IdentityError where the key does not open, StoreError where the database does not.
     """
     place = home if isinstance(home, Home) else Home(home if home is not None else default_home())
     place.refuse_empty()
@@ -113,3 +113,16 @@ def open_database(home: Home | str | os.PathLike[str] | None = None, *, read_onl
     except file.sqlite.DatabaseError as error:
         raise unreadable(file.path, error, file.key) from error
     return opened
+
+
+def create_private(path: Path) -> None:
+    """An empty database of mode 0600: it keeps invite secrets. SQLite gives its WAL the same mode.
+
+    One that is there is not opened: closing it would drop the locks of the application's connections to it.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise StoreError(f"cannot make the database {path}: {error.strerror}") from error

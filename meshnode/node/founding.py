@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from meshnode.engine.authority import found_mesh
 from meshnode.engine.engine import Engine
 from meshnode.engine.membership import add_records
-from meshnode.errors import PairingError, StoreError, UsageError
+from meshnode.errors import PairingError, UsageError
 from meshnode.limits import LABEL_BYTES
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
 from meshnode.node.config import Config
-from meshnode.node.databases import DatabaseFile, database_of, encrypted_file, is_encrypted
+from meshnode.node.databases import DatabaseFile, create_private, database_of, encrypted_file, is_encrypted
 from meshnode.node.home import INCARNATION_BYTES, Home, choose_port
 from meshnode.node.homepath import DATABASE
 from meshnode.node.storage import environment
@@ -129,18 +127,5 @@ def _new_database(home: Home, key: SiteKey) -> DatabaseFile:
     path = home.database_path
     if home.encrypt and path.exists() and not is_encrypted(path):
         raise UsageError(f"the database {path} is there already and not encrypted: encrypt it first, or take a new one")
-    _create_private(path)
+    create_private(path)
     return encrypted_file(path, key) if home.encrypt else database_of(home)
-
-
-def _create_private(path: Path) -> None:
-    """An empty database of mode 0600: it keeps invite secrets. SQLite gives its WAL the same mode.
-
-    One that is there is not opened: closing it would drop the locks of the application's connections to it.
-    """
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        return
-    except OSError as error:
-        raise StoreError(f"cannot make the database {path}: {error.strerror}") from error

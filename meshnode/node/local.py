@@ -127,6 +127,21 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
         text = table_text(schema, name)
         return next(view for view in await self.tables() if view.table == text)
 
+    async def adopt(self, *tables: str, own_numbers: bool = False, table_class: str | None = None) -> list[str]:
+        """Make tables of the node's own database sync whoever writes them by SQL, or all that it has; their names.
+
+        What they hold is signed soon after. Raises RegistrationError, with nothing changed, where one cannot be.
+        """
+        from meshnode.node.capturing import fit_tables  # of no use to most verbs
+
+        wanted, linked = None if table_class is None else parse_class(table_class), self._linked()
+        named = await fit_tables(self.storage, tables, own_numbers=own_numbers)
+        specs = [TableSpec(*name, own_numbers=own_numbers, table_class=wanted) for name in named]
+        await self._write(lambda engine: engine.adopt_tables(specs, linked=linked))
+        if wanted is not None:
+            await self._policy_changed(PolicyChange(narrowed=True, widened=True))
+        return [table_text(*name) for name in named]
+
     async def classify(self, table: str, table_class: str) -> PolicyView:
         """Say what a table is to the mesh."""
         (schema, name), wanted, linked = parse_table(table), parse_class(table_class), self._linked()

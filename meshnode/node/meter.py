@@ -5,6 +5,7 @@ Made with the node's storage and handed down from there: no part knows of any ot
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
@@ -46,7 +47,7 @@ class Meter:
     @property
     def timing(self) -> Timing:
         """For the database that it measures."""
-        return Timing(self.now, self._committed)
+        return Timing(self.now, self._committed, time.sleep)
 
     def _committed(self, worked_s: float, synced_s: float) -> None:
         self.transactions.observe(worked_s)

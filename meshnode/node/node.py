@@ -24,6 +24,7 @@ from meshnode.model.site import site_text
 from meshnode.node import admitting, members
 from meshnode.node.api import LEAVE_S
 from meshnode.node.bell import Bell
+from meshnode.node.capturing import sign_captured
 from meshnode.node.config import Config
 from meshnode.node.databases import database_of
 from meshnode.node.discovering import CUT_OFF
@@ -133,8 +134,10 @@ class Node(Reloading, LocalNode):
         await self._put_in_force(config)
         self._started_ms = wall_ms()
         await self._connect()
+        engine.context.silent = self._recovering
         self._chores = [
             asyncio.create_task(keep_house(self.storage), name="meshnode-house"),
+            asyncio.create_task(sign_captured(self.storage, self._log_grew), name="meshnode-capture"),
             asyncio.create_task(self.watch_settings(), name="meshnode-settings"),
         ]
         if not self._settings.publishing:
@@ -391,13 +394,19 @@ class Node(Reloading, LocalNode):
         if self._network is not None:
             await self._network.ask()
 
+    def _recovering(self) -> bool:
+        return self._network is not None and self._network.recovering
+
+    def _log_grew(self) -> None:
+        if self._network is not None:
+            self._network.log_grew()
+
     async def _write(self, job: Callable[[Engine], T]) -> T:
-        if self._network is not None and self._network.recovering:
+        if self._recovering():
             raise BusyError(
                 "this node was restored from an older copy and waits for its own history from a peer, half a minute at "
                 "most: try again"
             )
         result = await self.storage.write(job)
-        if self._network is not None:
-            self._network.log_grew()
+        self._log_grew()
         return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +22,7 @@ _SQLITE_BUSY = 5
 CACHE_KIB = 32 * 1024  # of pages in memory: a batch of scattered rows dirties more than SQLite's 2 MiB and spills
 CHECKPOINT_PAGES = 4000  # of the WAL: with SQLite's 1000 every full batch would write its pages, and fsync, twice
 WAL_KEPT_BYTES = 16 * 1024 * 1024  # of the WAL file after a checkpoint; a long reader made it grow beyond that
+WAY_S = 0.025  # seconds at most between two transactions of a database that an application writes too
 BUSY_MS = 10_000  # milliseconds to wait for another process's write transaction
 
 
@@ -35,6 +36,7 @@ class Timing:
 
     now: Callable[[], float] = lambda: 0.0  # seconds, monotonic
     committed: Callable[[float, float], None] = lambda worked_s, synced_s: None  # up to COMMIT, and in it (the fsync)
+    sleep: Callable[[float], None] = lambda _seconds: None
 
 
 class UnreadableText(bytes):
@@ -54,11 +56,24 @@ def read_text(data: bytes) -> str | UnreadableText:
 class Tx:
     """An open write transaction; every statement of the node goes through it."""
 
-    __slots__ = ("_connection", "_fault")
+    __slots__ = ("_connection", "_fault", "adopted", "gate_closed")
 
     def __init__(self, connection: Any, fault: Fault) -> None:
         self._connection = connection
         self._fault = fault
+        self.adopted = False  # whether there are adopted tables
+        self.gate_closed = False
+
+    def close_gate(self) -> None:
+        """What is written to adopted tables from here on is this node's own: no trigger notes it (store/capture.py)."""
+        if not self.gate_closed:
+            self.execute("INSERT INTO meshnode_gate VALUES (1)")
+            self.gate_closed = True
+
+    def open_gate(self) -> None:
+        """Before the commit: no other connection may ever see the gate closed."""
+        self.execute("DELETE FROM meshnode_gate")
+        self.gate_closed = False
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Run one statement and return its cursor."""
@@ -95,6 +110,10 @@ class Database:
     `sqlite` is the DB-API module (sqlite3, or SQLCipher's with the file's `key`). Raises StoreError when the file
     cannot be used.
     """
+
+    shared = False  # whether an application writes here too, and wants its turn
+    _held_s = 0.0  # how long the last transaction kept it from writing
+    _ended = 0.0  # when
 
     def __init__(
         self,
@@ -137,13 +156,19 @@ class Database:
         StoreError where the database or the disk fails, BusyError where another program keeps it locked.
         """
         tx = Tx(self._connection, self._fault)
+        if self.shared:
+            self._give_way()
         try:
             tx.execute("BEGIN IMMEDIATE")
             begun = self._timing.now()
             yield tx
+            if tx.gate_closed:
+                tx.open_gate()
             done = self._timing.now()
             tx.execute("COMMIT")
-            self._timing.committed(done - begun, self._timing.now() - done)
+            self._ended = self._timing.now()
+            self._held_s = self._ended - begun
+            self._timing.committed(done - begun, self._ended - done)
         except BaseException as error:
             _let_go(error)
             if self._connection.in_transaction:
@@ -151,6 +176,35 @@ class Database:
             if isinstance(error, self.sqlite.Error):
                 raise _store_error(self.path, error) from error
             raise
+
+    def _give_way(self) -> None:
+        """Leave the database alone for as long as the last transaction held it: an application that waits looks only
+        now and then whether it can write, and would find it taken each time by one that begins again at once."""
+        wait = min(self._held_s, WAY_S) - (self._timing.now() - self._ended)
+        if wait > 0:
+            self._timing.sleep(wait)
+
+    @contextmanager
+    def beside(self, path: Path) -> Iterator[None]:
+        """Another file, which is not encrypted, under the name `source`. StoreError where it cannot be read."""
+        try:
+            self._connection.execute("ATTACH ? AS source", (str(path),))
+        except self.sqlite.Error as error:
+            raise _store_error(path, error) from error
+        try:
+            yield
+        finally:
+            self._connection.execute("DETACH source")
+
+    def overwrite_deleted(self) -> None:
+        """What is deleted from here on leaves no trace in the free pages."""
+        self._connection.execute("PRAGMA secure_delete = ON").fetchall()
+
+    def keep_journal(self, mode: str) -> None:
+        """Keep the journal as the file's owner had it, where no other program has the file open."""
+        with suppress(self.sqlite.OperationalError):
+            self._connection.execute("PRAGMA busy_timeout = 0")
+            self._connection.execute(f"PRAGMA journal_mode = {'DELETE' if mode == 'delete' else 'WAL'}").fetchall()
 
     def rewrite(self) -> None:
         """Write every page anew, so that nothing that was deleted is left in any.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
 
 from meshnode.errors import RegistrationError
 from meshnode.limits import KEY_COLUMNS, NAME_BYTES
 from meshnode.store import mending, shapes
 from meshnode.store.affinity import affinity_of
+from meshnode.store.capture import PREFIX
 from meshnode.store.database import Tx
 from meshnode.store.names import TableEntry
 from meshnode.store.tables import Column, Destination, quote
@@ -29,17 +30,25 @@ def open_destination(tx: Tx, entry: TableEntry) -> Destination | str:
         return str(error)
 
 
+class Fault(NamedTuple):
+    """What keeps a table from being a destination, and the SQL that mends it, where there is any."""
+
+    reason: str
+    sql: str = ""
+
+    @property
+    def text(self) -> str:
+        """Both, for a person."""
+        return f"{self.reason}; {self.sql}" if self.sql else self.reason
+
+
 def inspect(tx: Tx, entry: TableEntry, *, own_numbers: bool) -> Destination:
     """Look at the table; RegistrationError names what keeps it from being a destination and the SQL that mends it."""
     strict = _table_kind(tx, entry)
-    described = tx.execute(
-        "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?, 'main')", (entry.text,)
-    ).fetchall()
-    key_rows = sorted((row for row in described if row[4]), key=lambda row: int(row[4]))
-    _check_names(tx, entry, [row[0] for row in described], len(key_rows))
-    pk_index = _check_indexes(tx, entry, [row[0] for row in key_rows])
-    rowid_key = pk_index is None
-    _check_numbering(tx, entry, key_rows[0][0], rowid_key=rowid_key, own_numbers=own_numbers)
+    described, key_rows = _described(tx, entry)
+    fault = next(_faults(tx, entry, described, key_rows, own_numbers=own_numbers), None)
+    if fault is not None:
+        raise RegistrationError(fault.text)
     key = tuple(_column(row, strict=strict) for row in key_rows)
     others = [_column(row, strict=strict) for row in described if not row[4] and row[5] == _HIDDEN_NORMAL]
     return Destination(
@@ -48,12 +57,51 @@ def inspect(tx: Tx, entry: TableEntry, *, own_numbers: bool) -> Destination:
         quoted="main." + quote(entry.text),
         key=key,
         columns={column.name: column for column in others},
-        rowid_key=rowid_key,
+        rowid_key=_is_rowid_key(tx, entry),
         strict=strict,
         has_triggers=_has_triggers(tx, entry.text),
         key_names=frozenset(column.name for column in key),
         shows_defaults=tuple(column.name for column in others if column.shows_default),
     )
+
+
+def faults(tx: Tx, entry: TableEntry, *, own_numbers: bool) -> list[Fault]:
+    """All that keeps a table from being a destination, each with the SQL that mends it alone."""
+    try:
+        _table_kind(tx, entry)
+    except RegistrationError as error:
+        return [Fault(str(error))]
+    return list(_faults(tx, entry, *_described(tx, entry), own_numbers=own_numbers))
+
+
+def _described(tx: Tx, entry: TableEntry) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
+    """Every column, and those of the primary key in its order."""
+    described = tx.execute(
+        "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?, 'main')", (entry.text,)
+    ).fetchall()
+    return described, sorted((row for row in described if row[4]), key=lambda row: int(row[4]))
+
+
+def _faults(
+    tx: Tx,
+    entry: TableEntry,
+    described: Sequence[Sequence[Any]],
+    key_rows: Sequence[Sequence[Any]],
+    *,
+    own_numbers: bool,
+) -> Iterator[Fault]:
+    yield from _name_faults(tx, entry, [row[0] for row in described], len(key_rows))
+    yield from _index_faults(tx, entry, [row[0] for row in key_rows])
+    if key_rows and not own_numbers and _is_rowid_key(tx, entry):
+        yield _numbering_fault(tx, entry, key_rows[0][0])
+
+
+def _is_rowid_key(tx: Tx, entry: TableEntry) -> bool:
+    """Whether the key is an alias of the rowid: then it has no index."""
+    found = tx.execute(
+        "SELECT 1 FROM pragma_index_list(?, 'main') WHERE \"unique\" = 1 AND origin = 'pk'", (entry.text,)
+    ).fetchone()
+    return found is None
 
 
 def table_exists(tx: Tx, name: str) -> bool:
@@ -107,28 +155,28 @@ def _refuse_missing(tx: Tx, entry: TableEntry) -> NoReturn:
     raise RegistrationError(f"{missing} any more; {mending.created(entry.text, known)}")
 
 
-def _check_names(tx: Tx, entry: TableEntry, names: Iterable[str], key_columns: int) -> None:
+def _name_faults(tx: Tx, entry: TableEntry, names: Iterable[str], key_columns: int) -> Iterator[Fault]:
     if key_columns == 0:
-        raise RegistrationError(
-            f"table {entry.text!r} has no primary key, so no event can name a row of it; recreate it with one; "
-            + mending.keyed(tx, entry.text, _known(tx, entry))
+        yield Fault(
+            f"table {entry.text!r} has no primary key, so no event can name a row of it; recreate it with one",
+            mending.keyed(tx, entry.text, _known(tx, entry)),
         )
     if key_columns > KEY_COLUMNS:
-        raise RegistrationError(
+        yield Fault(
             f"table {entry.text!r} has {key_columns} key columns, and an event has at most {KEY_COLUMNS}; recreate it "
-            f"with fewer; {mending.keyed(tx, entry.text, _known(tx, entry))}"
+            "with fewer",
+            mending.keyed(tx, entry.text, _known(tx, entry)),
         )
     for name in names:
         if not name or len(name.encode()) > NAME_BYTES:
-            raise RegistrationError(
-                f"column {name[:40]!r} of table {entry.text!r}: an event's column names have 1 to {NAME_BYTES} bytes; "
-                + mending.renamed_column(tx, entry.text, name, NAME_BYTES)
+            yield Fault(
+                f"column {name[:40]!r} of table {entry.text!r}: an event's column names have 1 to {NAME_BYTES} bytes",
+                mending.renamed_column(tx, entry.text, name, NAME_BYTES),
             )
 
 
-def _check_indexes(tx: Tx, entry: TableEntry, key_names: Sequence[str]) -> str | None:
-    """The primary key's index (None for a rowid alias); RegistrationError for a collation or another UNIQUE."""
-    pk_index = None
+def _index_faults(tx: Tx, entry: TableEntry, key_names: Sequence[str]) -> Iterator[Fault]:
+    """A key's collation, and every other UNIQUE."""
     for name, origin in tx.execute(
         "SELECT name, origin FROM pragma_index_list(?, 'main') WHERE \"unique\" = 1", (entry.text,)
     ).fetchall():
@@ -136,47 +184,41 @@ def _check_indexes(tx: Tx, entry: TableEntry, key_names: Sequence[str]) -> str |
             "SELECT name, coll FROM pragma_index_xinfo(?, 'main') WHERE key = 1 ORDER BY seqno", (name,)
         ).fetchall()
         if origin == "pk":
-            pk_index = name
             for column, collation in parts:
-                _check_collation(tx, entry, key_names, column, collation)
+                if collation != "BINARY":
+                    yield Fault(
+                        f"key column {column!r} of table {entry.text!r} has the collation {collation}, with which two "
+                        "keys that differ would be one row; recreate the table with COLLATE BINARY, which is the usual "
+                        "one",
+                        mending.binary_key(tx, entry.text, key_names),
+                    )
         elif {column for column, _ in parts} != set(key_names) or any(coll != "BINARY" for _, coll in parts):
-            _refuse_unique(tx, entry, name, [column or "an expression" for column, _ in parts])
-    return pk_index
+            columns = ", ".join(repr(column or "an expression") for column, _ in parts)
+            yield Fault(
+                f"column {columns} of table {entry.text!r} is UNIQUE: two devices may write the same value while "
+                "apart, and both rows must stand",
+                mending.plain_index(tx, entry.text, name),
+            )
 
 
-def _check_collation(tx: Tx, entry: TableEntry, key_names: Sequence[str], column: str, collation: str) -> None:
-    if collation != "BINARY":
-        raise RegistrationError(
-            f"key column {column!r} of table {entry.text!r} has the collation {collation}, with which two keys that "
-            f"differ would be one row; recreate the table with COLLATE BINARY, which is the usual one; "
-            + mending.binary_key(tx, entry.text, key_names)
-        )
-
-
-def _refuse_unique(tx: Tx, entry: TableEntry, index: str, columns: Sequence[str]) -> None:
-    raise RegistrationError(
-        f"column {', '.join(map(repr, columns))} of table {entry.text!r} is UNIQUE: two devices may write the same "
-        f"value while apart, and both rows must stand; {mending.plain_index(tx, entry.text, index)}"
-    )
-
-
-def _check_numbering(tx: Tx, entry: TableEntry, column: str, *, rowid_key: bool, own_numbers: bool) -> None:
-    if not rowid_key or own_numbers:
-        return
+def _numbering_fault(tx: Tx, entry: TableEntry, column: str) -> Fault:
     sql = tx.execute("SELECT sql FROM main.sqlite_master WHERE type = 'table' AND name = ?", (entry.text,)).fetchone()[
         0
     ]
     what = "AUTOINCREMENT" if _AUTOINCREMENT.search(_QUOTED.sub("", sql)) else "a bare INTEGER PRIMARY KEY"
-    raise RegistrationError(
+    return Fault(
         f"key column {column!r} of table {entry.text!r} is {what}, numbered by SQLite: two devices would both make "
         "row 5 and merge two different things into one; register the table with own numbers if the application chooses "
-        "them itself, or recreate it with a TEXT PRIMARY KEY and random ids; "
-        + mending.own_key(tx, entry.text, column, _known(tx, entry))
+        "them itself, or recreate it with a TEXT PRIMARY KEY and random ids",
+        mending.own_key(tx, entry.text, column, _known(tx, entry)),
     )
 
 
 def _has_triggers(tx: Tx, name: str) -> bool:
+    """Whether it has any of the application's: those that capture its writes are idle while the node writes."""
     found = tx.execute(
-        "SELECT 1 FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE LIMIT 1", (name,)
+        "SELECT 1 FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE "
+        "AND substr(name, 1, ?) <> ? LIMIT 1",
+        (name, len(PREFIX), PREFIX),
     ).fetchone()
     return found is not None

@@ -89,6 +89,8 @@ class TableWriter:
         inserts: list[RowWrite] = []
         deletes: list[RowWrite] = []
         updates: dict[tuple[str, ...], list[tuple[RowWrite, Parameters]]] = {}
+        if self._tx.adopted:
+            self._tx.close_gate()
         for write in writes:
             fold = write.fold
             if self._barred and self._is_barred(write):

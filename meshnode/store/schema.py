@@ -9,7 +9,7 @@ from __future__ import annotations
 from meshnode.errors import StoreError
 from meshnode.store.database import Tx
 
-FORMAT = 4
+FORMAT = 5
 
 _FORMAT_1 = """
 CREATE TABLE meshnode_meta (          -- one value per name: mesh, founder, site, HLC, counters
@@ -397,7 +397,32 @@ CREATE TRIGGER meshnode_log_settled AFTER UPDATE OF state ON meshnode_log BEGIN
     WHERE chunk = old.position >> 13 AND site_no = old.site_no AND table_no = old.table_no; END;
 """
 
-_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4)
+_FORMAT_5 = """
+CREATE TABLE meshnode_adopted (       -- tables whose writes by plain SQL become events (store/capture.py)
+    table_no INTEGER PRIMARY KEY,
+    looked BLOB                       -- up to which key its rows were compared with their clocks; null: all of them
+);
+
+CREATE TABLE meshnode_captured (      -- rows that somebody wrote by plain SQL, in order, until that is signed
+    seq INTEGER PRIMARY KEY,
+    table_no INTEGER NOT NULL,
+    gone INTEGER NOT NULL,            -- 1: the key names no row any more, 0: read what the row says now
+    k0                                -- values of the key; k1 and so on are added for tables that have more
+);
+
+CREATE TABLE meshnode_gate (          -- has a row in no committed state: only inside a transaction of the node's own
+    closed INTEGER PRIMARY KEY
+);
+
+-- Any program's SQLite reads every trigger of the file when it opens it: none says what one of 2013 does not know.
+DROP TRIGGER meshnode_log_added;
+CREATE TRIGGER meshnode_log_added AFTER INSERT ON meshnode_log BEGIN
+    INSERT OR IGNORE INTO meshnode_log_counts VALUES (new.position >> 13, new.site_no, new.table_no, 0, 0); UPDATE
+    meshnode_log_counts SET events = events + 1, unresolved = unresolved + (new.state = 2)
+    WHERE chunk = new.position >> 13 AND site_no = new.site_no AND table_no = new.table_no; END;
+"""
+
+_MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4, _FORMAT_5)
 
 
 def migrate(tx: Tx) -> None:

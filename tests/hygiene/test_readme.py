@@ -106,6 +106,17 @@ async def test_pairing_nearby_looks_as_shown(tmp_path: Path) -> None:
             await program.communicate()
 
 
+def test_adopting_a_database_works_as_shown(tmp_path: Path) -> None:
+    (block,) = [each for each in blocks("text") if "meshnode adopt" in each]
+    program = f"{shlex.quote(sys.executable)} -m meshnode --home home"
+    script = block.replace("$ meshnode up &", "").replace("$ meshnode", program).replace("$ ", "")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(["sh", "-ec", script], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    done = "SELECT done, (SELECT count(*) FROM meshnode_captured), (SELECT count(*) FROM meshnode_log) FROM tasks"
+    shown = subprocess.run(["sqlite3", "app.db", done], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert shown.stdout == "1|1|1\n"
+
+
 def _masked(line: str) -> str:
     return re.sub(r"[0-9a-f]{8}|\d{3} \d{3}", "…", line.strip())
 

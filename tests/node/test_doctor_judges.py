@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from meshnode.limits import CLOCK_OFFSET_NOTICE_MS, SKEW_MS
-from meshnode.node.doctor import database, home, keys, mesh, network, rows, software
+from meshnode.node.doctor import adopted, database, home, keys, mesh, network, rows, software
 from meshnode.node.doctorviews import FindingView, worst
 from meshnode.node.memberviews import MemberView
 from meshnode.node.views import ConflictCounts, LaggingView, NoticeView, PeerView, SyncStateView, TableView
@@ -97,6 +97,8 @@ GOOD: dict[str, tuple[Judge, Any]] = {
     "membership": (mesh.judge_membership, MEMBERS),
     "a mesh of one": (mesh.judge_membership, mesh.MembershipFacts((OWN,))),
     "schema": (rows.judge_schema, TABLES),
+    "adopted": (adopted.judge_adopted, adopted.AdoptedFacts(2, waiting=5, running=True)),
+    "nothing adopted": (adopted.judge_adopted, adopted.AdoptedFacts()),
     "held": (rows.judge_held, TABLES),
     "withheld": (rows.judge_withheld, TABLES),
     "conflicts": (rows.judge_conflicts, ConflictCounts()),
@@ -119,6 +121,9 @@ def files(*given: home.FileFacts) -> home.HomeFacts:
 
 
 BAD: dict[str, tuple[Judge, Any, str, str]] = {  # what is seen, the verdict, and what is named
+    "lost triggers": (adopted.judge_adopted, adopted.AdoptedFacts(1, ("notes",)), "warn", "notes"),
+    "unsigned writes": (adopted.judge_adopted, adopted.AdoptedFacts(1, waiting=3), "warn", "3 writes"),
+    "rows to compare": (adopted.judge_adopted, adopted.AdoptedFacts(1, looking=1), "warn", "1 table"),
     "no home": (home.judge_home, replace(HOME, folder=None), "fail", "meshnode init"),
     "a closed home": (home.judge_home, replace(HOME, folder=None, error="Permission denied"), "fail", "as the user"),
     "a file for a home": (home.judge_home, replace(HOME, is_folder=False), "fail", "no folder"),

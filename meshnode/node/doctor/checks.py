@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from meshnode.errors import DamagedError, MeshError, UsageError
 from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.doctor import database, home, keys, mesh, network, rows, software
+from meshnode.node.doctor.adopted import judge_adopted, look_at_adopted
 from meshnode.node.doctor.findings import failed, warned
 from meshnode.node.doctor.look_database import look_at_database, look_at_disk, look_at_wal
 from meshnode.node.doctor.look_home import look_at_config, look_at_home
@@ -63,6 +64,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     Check("links", look_at_links, mesh.judge_links),
     Check("membership", look_at_membership, mesh.judge_membership),
     Check("schema", look_at_tables, rows.judge_schema),
+    Check("adopted", look_at_adopted, judge_adopted),
     Check("held", look_at_tables, rows.judge_held),
     Check("withheld", look_at_tables, rows.judge_withheld),
     Check("conflicts", look_at_conflicts, rows.judge_conflicts),
