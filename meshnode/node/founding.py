@@ -14,6 +14,7 @@ from meshnode.engine.membership import add_records
 from meshnode.errors import PairingError, StoreError, UsageError
 from meshnode.limits import LABEL_BYTES
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
+from meshnode.node.background import to_the_end
 from meshnode.node.config import Config
 from meshnode.node.databases import DatabaseFile, database_of, encrypted_file, is_encrypted
 from meshnode.node.home import DATABASE, INCARNATION_BYTES, Home, choose_port
@@ -28,6 +29,10 @@ MESH_ID_BYTES = 16  # profile §3
 async def found(home: Home, *, name: str) -> FoundView:
     """Found a mesh in a home that is locked and not founded: keys, database, records, settings, in that order."""
     check_name(name)
+    return await to_the_end(lambda: _found(home, name))
+
+
+def _found(home: Home, name: str) -> FoundView:
     home.begin()
     recovery = home.write_recovery_key(secrets.token_bytes(SEED_BYTES))
     key = home.write_site_key(secrets.token_bytes(SEED_BYTES))
