@@ -11,6 +11,7 @@ from meshnode.node.views import Receipt, Values, parse_table
 from meshnode.node.writing import Intent, Write
 
 if TYPE_CHECKING:
+    from meshnode.node.blocking_table import BlockingTable
     from meshnode.node.table import Key, Table
 
 T = TypeVar("T")
@@ -28,16 +29,16 @@ class Transaction:
         self._writes: list[Write] = []
         self._ended = False
 
-    def upsert(self, table: Table[T], /, *rows: T) -> None:
+    def upsert(self, table: Table[T] | BlockingTable[T], /, *rows: T) -> None:
         """Let these rows be as given, as `Table.upsert` does."""
         for row in rows:
             self._add(table.upserting(row))
 
-    def patch(self, table: Table[Any], key: Key, /, **columns: Any) -> None:
+    def patch(self, table: Table[Any] | BlockingTable[Any], key: Key, /, **columns: Any) -> None:
         """Give these columns of one row these values; at the end NotFoundError where it is not."""
         self._add(table.patching(key, columns))
 
-    def delete(self, table: Table[Any], key: Key, /) -> None:
+    def delete(self, table: Table[Any] | BlockingTable[Any], key: Key, /) -> None:
         """Delete one row; at the end NotFoundError where it is not, and nothing is written."""
         self._add(table.deleting(key))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import warnings
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -136,7 +137,9 @@ async def _upsert_and_patch(node: Node, table: Table[dict[str, Any]]) -> None:
 def _in_a_fork(misused: Callable[[], object]) -> str:
     """What it is told there."""
     reading, writing = os.pipe()
-    pid = os.fork()
+    with warnings.catch_warnings():  # Python 3.12 warns of threads, which nothing here waits for
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if pid == 0:  # nothing of the parent may run on here
         with suppress(BaseException):
             try:
