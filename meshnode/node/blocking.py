@@ -63,6 +63,7 @@ class BlockingNode(Threaded):
         database: str | os.PathLike[str] | None = None,
         invite: str = "",
         patience_s: float = LOCK_WAIT_S,
+        freeze: bool = True,
         deliver: Deliver | None = None,
         **settings: Unpack[Settings],
     ) -> Self:
@@ -74,7 +75,7 @@ class BlockingNode(Threaded):
         """
         loop = LoopThread("meshnode-node")
         try:
-            opened = Node.open(home, database=database, invite=invite, patience_s=patience_s, **settings)
+            opened = Node.open(home, database=database, invite=invite, patience_s=patience_s, freeze=freeze, **settings)
             node = loop.call(lambda: _entered(opened, loop))
         except BaseException:
             loop.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -74,6 +75,7 @@ class Node(Embedding, Reloading, LocalNode):
         config: Config | None = None,
         lock: HomeLock | None = None,
         patience_s: float = LOCK_WAIT_S,
+        freeze: bool = False,
         wanted: Wanted | None = None,
     ) -> None:
         super().__init__(
@@ -81,6 +83,7 @@ class Node(Embedding, Reloading, LocalNode):
         )
         self._wanted = wanted or Wanted(config)
         self._entered = False
+        self._freeze = freeze
         self._patience_s = patience_s
         self._lock = lock
         self._network: Network | None = None
@@ -100,6 +103,7 @@ class Node(Embedding, Reloading, LocalNode):
         database: str | os.PathLike[str] | None = None,
         invite: str = "",
         patience_s: float = LOCK_WAIT_S,
+        freeze: bool = True,
         **settings: Unpack[Settings],
     ) -> Self:
         """A node of this device, to be entered: `async with Node.open(name="desk") as node:`.
@@ -107,14 +111,16 @@ class Node(Embedding, Reloading, LocalNode):
         `home` is the folder of its keys and settings (default: `MESHNODE_HOME`, else the platform's data folder).
         `database` is the program's own SQLite file, for the node to keep its tables in; one in the home otherwise.
         Where no node lives yet, entering joins the mesh of `invite`, or without one founds a mesh; where one does, an
-        invite to another mesh is a UsageError. `settings` are those of `config.toml`, for this run.
+        invite to another mesh is a UsageError. `settings` are those of `config.toml`, for this run. `freeze` calls
+        `gc.freeze()` once in a process, when the first node is open: what is loaded by then is not looked through by
+        every full garbage collection any more, which would hold all threads up for 40 ms and more while much comes in.
 
         Entering raises BusyError where another process, or another Node, has the home and keeps it for `patience_s`
         seconds, ConfigError for settings that cannot be, InviteError and PairingError for an invite that leads
         nowhere, StoreError or TransportError where the database or the UDP port cannot be used.
         """
         wanted = Wanted(None, settings, database_path(database), invite)
-        return cls(home, patience_s=patience_s, wanted=wanted.refused())
+        return cls(home, patience_s=patience_s, freeze=freeze, wanted=wanted.refused())
 
     async def __aenter__(self) -> Self:
         if self._entered:
@@ -129,6 +135,8 @@ class Node(Embedding, Reloading, LocalNode):
         except BaseException:
             await self._shut()
             raise
+        if self._freeze and not gc.get_freeze_count():  # again would keep what earlier nodes left
+            gc.freeze()
         return self
 
     async def __aexit__(

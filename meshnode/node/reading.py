@@ -79,7 +79,7 @@ def one_row(tx: Tx, schema: str, name: str, key: Values) -> RowView | None:
 
 def rows_of(tx: Tx, found: Sequence[ChangeView]) -> list[RowView | None]:
     """Of each of these changes the row as it is now."""
-    tables = {each.table: queries.Table(tx, *parse_table(each.table)) for each in found}
+    tables = {name: queries.Table(tx, *parse_table(name)) for name in {each.table for each in found}}
     return [_row_of(tables[each.table], each) for each in found]
 
 
