@@ -29,6 +29,8 @@ MESH_ID_BYTES = 16  # profile §3
 async def found(home: Home, *, name: str) -> FoundView:
     """Found a mesh in a home that is locked and not founded: keys, database, records, settings, in that order."""
     check_name(name)
+    if home.passphrase.may_ask:
+        return _found(home, name)
     return await to_the_end(lambda: _found(home, name))
 
 

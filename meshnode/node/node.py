@@ -125,7 +125,7 @@ class Node(Embedding, Reloading, LocalNode):
     async def __aenter__(self) -> Self:
         if self._entered:
             raise ClosedError("a Node is entered once: open its home again by another one")
-        self._entered = True
+        self._entered, self._loop = True, asyncio.get_running_loop()
         if self._wanted.invite and not self.home.founded:
             await self._join()
         await asyncio.to_thread(self.home.prepare)
@@ -146,6 +146,7 @@ class Node(Embedding, Reloading, LocalNode):
 
     async def close(self) -> None:
         """Leave the node: say goodbye to its links, finish what is being written. Again is nothing more."""
+        self._entered = True
         await self._shut()
 
     async def wait_closed(self) -> None:
@@ -176,7 +177,7 @@ class Node(Embedding, Reloading, LocalNode):
     async def _open(self) -> None:
         if not self.home.founded:
             await self._found()
-        key = await to_the_end(self._ready)
+        key = self._ready() if self.home.passphrase.may_ask else await to_the_end(self._ready)
         config = await self._begin(self._wanted.settings_of(self.home))
         self._storage = await asyncio.to_thread(Storage.open, database_of(self.home, key), key)
         engine = self.storage.engine

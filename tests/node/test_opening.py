@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import threading
 import warnings
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -16,8 +17,11 @@ from support.nodes import free_port, linked, until
 
 from meshnode import Config, Node
 from meshnode.errors import BehindError, BusyError, ClosedError, ConfigError, InviteError, NotFoundError, UsageError
+from meshnode.node import home
 from meshnode.node.opening import Settings
 from meshnode.node.table import Table
+from meshnode.node.where import Where
+from meshnode.store.database import Tx
 
 
 def alone(*peers: int) -> Settings:
@@ -119,6 +123,8 @@ async def test_misuse_is_told_what_to_do(tmp_path: Path) -> None:
             await _upsert_and_patch(node, table)
         assert await table.get("z") is None
         assert _in_a_fork(lambda: node.storage).startswith("this node belongs to process")
+        with pytest.raises(UsageError, match="belongs to another event loop"):
+            await asyncio.to_thread(lambda: asyncio.run(node.status()))
         await node.close()
         await node.close()
     with pytest.raises(ClosedError, match="was left"):
@@ -157,3 +163,37 @@ def _in_a_fork(misused: Callable[[], object]) -> str:
 async def _enter(context: Any) -> None:
     async with context:
         pass
+
+
+async def test_nothing_of_the_disk_is_waited_for_on_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From founding to leaving: statements, connections, syncs and new keys, each on some other thread."""
+    here: list[str] = []
+    loop_thread = threading.get_ident()
+
+    def watched(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            if threading.get_ident() == loop_thread:
+                here.append(f"{name} {arguments[-1] if arguments else ''}"[:200])
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for owner, name in ((Tx, "execute"), (Tx, "executemany"), (sqlite3, "connect"), (os, "fsync"), (home, "write_key")):
+        watched(owner, name)
+    async with Node.open(tmp_path / "n", **alone()) as node:
+        notes = node.table("t")
+        await node.add_table("t", {"id": "TEXT"}, {"n": "INTEGER"})
+        await notes.upsert(*({"id": str(number), "n": number} for number in range(300)))
+        await notes.patch("1", n=2)
+        await notes.delete("2")
+        assert len([row async for row in notes.rows(Where("n > ?", 5))]) == 294
+        assert (await anext(notes.changes(since=0))).row == {"id": "0", "n": 0}
+        assert len(await anext(node.live("SELECT * FROM t"))) == 299
+        for call in (node.status, node.peers, node.notices, node.conflicts, node.tables, node.metrics, node.invite):
+            await call()
+        await node.set_config({"max_links": 3})
+        await node.evict("t", before_ms=1)
+        await node.wait(timeout_s=0)
+    assert here == []
