@@ -88,10 +88,10 @@ class LoopThread:
 
         Again, or at once from several threads, waits for the same end; on the loop's own thread nothing waits.
         """
+        if self._process != os.getpid():
+            return  # the parent's, and whoever had the lock there is not here
         with self._lock:
             first, self._closing = not self._closing, True
-        if self._process != os.getpid():
-            return  # the parent's
         if first:
             asyncio.run_coroutine_threadsafe(self._finish(), self._loop)
         if self.is_here:

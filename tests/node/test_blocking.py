@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
+from support.embedded import in_a_fork
 from support.nodes import free_port
 
 from meshnode import BlockingNode, CallQueue
@@ -219,6 +220,12 @@ def test_after_closing_from_any_thread_every_call_says_so(tmp_path: Path) -> Non
             misused()
     with BlockingNode.open(tmp_path / "n", patience_s=0.0, **alone()):
         pass  # lock and port are free
+
+
+def test_a_fork_is_told_that_the_node_is_not_its_own(node: BlockingNode) -> None:
+    assert in_a_fork(node.status).startswith("this node belongs to process")
+    assert in_a_fork(node.close) == ""  # and ends nothing
+    assert node.status().running
 
 
 def test_interrupting_a_wait_leaves_the_node_as_it_was(node: BlockingNode, notes: BlockingTable[Note]) -> None:

@@ -6,13 +6,12 @@ import asyncio
 import os
 import sqlite3
 import threading
-import warnings
-from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
+from support.embedded import in_a_fork
 from support.nodes import free_port, linked, until
 
 from meshnode import Config, Node
@@ -122,7 +121,7 @@ async def test_misuse_is_told_what_to_do(tmp_path: Path) -> None:
         with pytest.raises(NotFoundError, match=r"no row .* to patch"):
             await _upsert_and_patch(node, table)
         assert await table.get("z") is None
-        assert _in_a_fork(lambda: node.storage).startswith("this node belongs to process")
+        assert in_a_fork(lambda: node.storage).startswith("this node belongs to process")
         with pytest.raises(UsageError, match="belongs to another event loop"):
             await asyncio.to_thread(lambda: asyncio.run(node.status()))
         await node.close()
@@ -138,26 +137,6 @@ async def _upsert_and_patch(node: Node, table: Table[dict[str, Any]]) -> None:
     async with node.transaction() as rows:
         rows.upsert(table, {"id": "z"})
         rows.patch(table, "none", n=1)
-
-
-def _in_a_fork(misused: Callable[[], object]) -> str:
-    """What it is told there."""
-    reading, writing = os.pipe()
-    with warnings.catch_warnings():  # Python 3.12 warns of threads, which nothing here waits for
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:  # nothing of the parent may run on here
-        with suppress(BaseException):
-            try:
-                misused()
-            except ClosedError as error:
-                os.write(writing, str(error).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as told:
-        text = told.read()
-    os.waitpid(pid, 0)
-    return text
 
 
 async def _enter(context: Any) -> None:
