@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sqlite3
 import threading
@@ -82,6 +83,17 @@ async def test_the_program_keeps_its_own_database(tmp_path: Path) -> None:
         assert (await node.status()).database == str(path)
     with pytest.raises(ConfigError, match=r"keeps its tables in .*app\.db, not in .*other\.db"):
         await _enter(Node.open(tmp_path / "n", database=tmp_path / "other.db", **alone()))
+
+
+async def test_what_is_loaded_is_frozen_once_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen: list[int] = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: len(frozen))
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
+    for freeze, count in ((False, 0), (True, 1), (True, 1)):
+        await _enter(Node.open(tmp_path / "n", freeze=freeze, **alone()))
+        assert len(frozen) == count
 
 
 async def test_settings_stand_for_one_run_and_cannot_be_anything(tmp_path: Path) -> None:
