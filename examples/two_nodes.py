@@ -2,20 +2,31 @@
 
 import asyncio
 import tempfile
+from dataclasses import dataclass
 
-from meshnode import Node, join
+from meshnode import Node
+
+
+@dataclass
+class Note:
+    """A row of the table `notes`: fields are columns."""
+
+    id: str
+    title: str = ""
+    done: bool = False
 
 
 async def main(folder: str) -> None:
-    async with Node(f"{folder}/desk") as desk:
+    """Both devices, until they have the same."""
+    async with Node.open(f"{folder}/desk", name="desk") as desk:
         invite = await desk.invite()
-        await join(f"{folder}/lap", invite.invite, name="lap")
-        async with Node(f"{folder}/lap") as lap:
-            for node in (desk, lap):
-                await node.add_table("notes", key={"id": "TEXT"}, columns={"title": "TEXT"})
-            await desk.put("notes", {"id": "n1"}, {"title": "Milk"})
-            await desk.wait(timeout_s=30)
-            print(await lap.get("notes", {"id": "n1"}))
+        async with Node.open(f"{folder}/lap", name="lap", invite=invite.invite) as lap:
+            here = await desk.table("notes", Note).create(key="id")
+            there = await lap.table("notes", Note).create(key="id")
+            await here.upsert(Note("n1", "Milk"), Note("n2", "Bread"))
+            await here.patch("n2", done=True)
+            await desk.wait_synced("lap")
+            print([note async for note in there.rows({"done": False})])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from meshnode.errors import MeshError
+    from meshnode.errors import (
+        BehindError,
+        BundleError,
+        BusyError,
+        ClosedError,
+        ConfigError,
+        IdentityError,
+        InviteError,
+        LockedError,
+        MembershipError,
+        MeshError,
+        NotFoundError,
+        PairingError,
+        RegistrationError,
+        RowError,
+        StoreError,
+        TransportError,
+        UsageError,
+    )
+    from meshnode.node.blocking import BlockingNode
+    from meshnode.node.blocking_table import BlockingTable
+    from meshnode.node.callbacks import CallQueue, Subscription
+    from meshnode.node.change import Change
     from meshnode.node.config import Config
     from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
     from meshnode.node.conflict_views import ConflictReceipt, ConflictView
@@ -22,6 +44,11 @@ if TYPE_CHECKING:
     from meshnode.node.joining import join
     from meshnode.node.memberviews import LeaveView, MemberView, RecordView
     from meshnode.node.node import Node
+    from meshnode.node.opening import Settings
+    from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+    from meshnode.node.table import Table
+    from meshnode.node.threaded import BlockingIterator
+    from meshnode.node.transaction import Transaction
     from meshnode.node.verifyviews import VerifyProgress, VerifyReport
     from meshnode.node.views import (
         ChangeView,
@@ -33,12 +60,25 @@ if TYPE_CHECKING:
         RowView,
         Status,
         TableDigest,
+        TableView,
         WaitResult,
     )
+    from meshnode.node.where import Where
 
 __all__ = [
+    "BehindError",
+    "BlockingIterator",
+    "BlockingNode",
+    "BlockingTable",
+    "BundleError",
+    "BusyError",
+    "CallQueue",
+    "CandidateView",
+    "Change",
     "ChangeView",
+    "ClosedError",
     "Config",
+    "ConfigError",
     "ConfigReceipt",
     "ConfigView",
     "ConflictReceipt",
@@ -49,55 +89,83 @@ __all__ = [
     "EventQuery",
     "EventView",
     "Home",
+    "IdentityError",
+    "InviteError",
+    "InviteView",
+    "InvitedView",
     "LeaveView",
+    "LockedError",
     "MemberView",
+    "MembershipError",
     "MeshError",
+    "NearbyView",
     "Node",
+    "NotFoundError",
     "NoticeView",
+    "PairingError",
     "PeerView",
     "Receipt",
     "RecordView",
+    "RegistrationError",
     "ReloadView",
     "RowChange",
+    "RowError",
     "RowExplanation",
     "RowView",
+    "Settings",
     "Status",
+    "StoreError",
+    "Subscription",
+    "Table",
     "TableDigest",
+    "TableView",
+    "Transaction",
+    "TransportError",
+    "UsageError",
     "VerifyProgress",
     "VerifyReport",
     "WaitResult",
+    "Where",
     "join",
     "open_database",
 ]
 
 __version__ = "0.1.0"
 
-_ELSEWHERE = {
-    "MeshError": "errors",
-    "Config": "node.config",
-    "ConflictReceipt": "node.conflict_views",
-    "ConflictView": "node.conflict_views",
-    "EventPage": "node.eventviews",
-    "EventQuery": "node.eventviews",
-    "EventView": "node.eventviews",
-    "Home": "node.home",
-    "ConfigReceipt": "node.configviews",
-    "ConfigView": "node.configviews",
-    "ReloadView": "node.configviews",
-    "DiscoverView": "node.discoverviews",
-    "DoctorView": "node.doctorviews",
-    "join": "node.joining",
-    "LeaveView": "node.memberviews",
-    "MemberView": "node.memberviews",
-    "RecordView": "node.memberviews",
-    "Node": "node.node",
-    "VerifyProgress": "node.verifyviews",
-    "VerifyReport": "node.verifyviews",
-    "open_database": "node.databases",
+_MODULES = {
+    "errors": (
+        "BehindError BundleError BusyError ClosedError ConfigError IdentityError InviteError LockedError "
+        "MembershipError MeshError NotFoundError PairingError RegistrationError RowError StoreError TransportError "
+        "UsageError"
+    ),
+    "node.blocking": "BlockingNode",
+    "node.blocking_table": "BlockingTable",
+    "node.callbacks": "CallQueue Subscription",
+    "node.change": "Change",
+    "node.config": "Config",
+    "node.configviews": "ConfigReceipt ConfigView ReloadView",
+    "node.conflict_views": "ConflictReceipt ConflictView",
+    "node.databases": "open_database",
+    "node.discoverviews": "DiscoverView",
+    "node.doctorviews": "DoctorView",
+    "node.eventviews": "EventPage EventQuery EventView",
+    "node.home": "Home",
+    "node.joining": "join",
+    "node.memberviews": "LeaveView MemberView RecordView",
+    "node.node": "Node",
+    "node.opening": "Settings",
+    "node.pairing_views": "CandidateView InviteView InvitedView NearbyView",
+    "node.table": "Table",
+    "node.threaded": "BlockingIterator",
+    "node.transaction": "Transaction",
+    "node.verifyviews": "VerifyProgress VerifyReport",
+    "node.where": "Where",
 }
+"""Where each name is, but for those of `node.views`."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"meshnode.{_ELSEWHERE.get(name, 'node.views')}"), name)
+    module = next((module for module, names in _MODULES.items() if name in names.split()), "node.views")
+    return getattr(import_module(f"meshnode.{module}"), name)

@@ -34,6 +34,23 @@ class ConfigError(UsageError):
     """A configuration file or setting that cannot be used as it stands."""
 
 
+class ClosedError(UsageError):
+    """The node was left, is not entered yet, or belongs to another process."""
+
+
+class RowError(UsageError):
+    """A row that does not fit, on its way in or out; the message names the table and the column."""
+
+    def __init__(self, table: str, column: str, reason: str) -> None:
+        super().__init__(f"column {column!r} of table {table!r}: {reason}" if column else f"table {table!r}: {reason}")
+        self.table = table
+        self.column = column  # empty where no single one is meant
+
+
+class BehindError(MeshError):
+    """Somebody did not have everything in time; the message says who, and why."""
+
+
 class NotFoundError(MeshError):
     """What was named (a table, a row, a site, an invite) is not here."""
 

@@ -18,7 +18,9 @@ from meshnode.merge.rows import RowFold, RowState
 from meshnode.model.event import Event, Scalar
 from meshnode.model.hlc import Rank, hlc_of_rank
 from meshnode.model.wording import clock_text, key_text
-from meshnode.store import changes, held, notices, rows
+from meshnode.store import changes, notices, rows
+from meshnode.store import held as waiting
+from meshnode.store.before import Before, clocked
 from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx
 from meshnode.store.materialize import RowWrite, TableWriter
@@ -65,7 +67,7 @@ class Materializer:
         if self._contest is not None:
             self._contest.finish()
         if self._ignored:
-            held.meter_ignored(self._tx, self._ignored, now_ms)
+            waiting.meter_ignored(self._tx, self._ignored, now_ms)
             self._note_drift(now_ms)
 
     def _write_table(self, entry: TableEntry, destination: Destination, events: Mapping[bytes, Ranked]) -> None:
@@ -73,8 +75,11 @@ class Materializer:
         names = [column.name for column in destination.key]
         contest = self._contest
         writes = []
+        held = {}  # before these events: the columns of the rows that readers see which hold something
         for key_bytes, ranked in events.items():
             state, reason = states.get(key_bytes, (None, None))
+            if state is not None and reason is None:
+                held[key_bytes] = clocked(state, destination)
             key = ranked[0][1].key or {}
             before = None if contest is None else contest.stake(destination.no, key_bytes, state)
             fold = self._fold(destination, state, ranked)
@@ -82,8 +87,14 @@ class Materializer:
                 contest.add(entry, key_bytes, before, _applied(destination, ranked))
             if fold.touched or reason is not None:
                 writes.append(RowWrite(key_bytes, tuple([key[name] for name in names]), fold, reason))
+        sql = Before(self._tx, destination)
+        old = {
+            each.key_bytes: sql.values(each.key, held[each.key_bytes])
+            for each in writes
+            if each.shown and each.fold.changed
+        }
         self._write_rows(destination, writes)
-        self._note_changes(entry, destination, writes, events)
+        self._note_changes(entry, destination, writes, events, old)
 
     def retry(self, entry: TableEntry, destination: Destination, keys: Sequence[bytes]) -> None:
         """Try rows again that the table did not allow: its schema is another now."""
@@ -99,7 +110,7 @@ class Materializer:
             self._write_rows(destination, writes)
             for write in writes:
                 if write.reason is None and write.fold.state.exists:
-                    self._note_change(changes.SHOW, entry, destination, write, write.fold.state.upsert or b"")
+                    self._note_change(changes.SHOW, entry, destination, write, write.fold.state.upsert or b"", {})
             changes.append(self._tx, self._changes)  # whole rows, and there may be many: none of them waits in memory
             self._changes = []
 
@@ -140,13 +151,18 @@ class Materializer:
         for entry, _, _ in self._tables.values():
             if not any(table_no == entry.no for table_no, _ in self._ignored):
                 continue
-            drifting = held.ignored_since(self._tx, entry.no or 0, now_ms - SCHEMA_DRIFT_MS, now_ms)
+            drifting = waiting.ignored_since(self._tx, entry.no or 0, now_ms - SCHEMA_DRIFT_MS, now_ms)
             if drifting:
                 sample = f"events go on naming columns that the table does not have: {', '.join(drifting)[:300]}"
                 self._context.surface(self._tx, "schema-drift", None, sample, table=entry.text)
 
     def _note_changes(
-        self, entry: TableEntry, destination: Destination, writes: Iterable[RowWrite], events: Mapping[bytes, Ranked]
+        self,
+        entry: TableEntry,
+        destination: Destination,
+        writes: Iterable[RowWrite],
+        events: Mapping[bytes, Ranked],
+        old: Mapping[bytes, Mapping[str, Any]],
     ) -> None:
         for write in writes:
             fold = write.fold
@@ -158,9 +174,17 @@ class Materializer:
             if op is not None:
                 ranked = events[write.key_bytes]
                 newest = ranked[0][0] if len(ranked) == 1 else max(rank for rank, _ in ranked)
-                self._note_change(op, entry, destination, write, newest)
+                self._note_change(op, entry, destination, write, newest, old.get(write.key_bytes, {}))
 
-    def _note_change(self, op: str, entry: TableEntry, destination: Destination, write: RowWrite, newest: Rank) -> None:
+    def _note_change(
+        self,
+        op: str,
+        entry: TableEntry,
+        destination: Destination,
+        write: RowWrite,
+        newest: Rank,
+        old: Mapping[str, Any],
+    ) -> None:
         """What readers of the table are told; of a row that they do not see any more, only that."""
         values: dict[str, Scalar] = {}
         cleared: list[str] = []
@@ -169,7 +193,10 @@ class Materializer:
             values = _values(write, destination)
             cleared = _cleared(op, write, destination)
             partial = bool(write.lost) or (op in _WHOLE and _is_cut(entry, write.fold.state))
-        change = RowChange(op, write.key_bytes, values, cleared, newest[16:32], *hlc_of_rank(newest), partial)
+            old = {name: value for name, value in old.items() if name in values or name in cleared}
+        change = RowChange(
+            op, write.key_bytes, values, cleared, newest[16:32], *hlc_of_rank(newest), partial, old=dict(old)
+        )
         self._changes.append(changes.row(self._context.take_change(), destination.no, change))
 
     def _note_withheld(self, entry: TableEntry, write: RowWrite) -> None:

@@ -18,6 +18,7 @@ from meshnode.model.hlc import Rank, hlc_of_rank
 from meshnode.model.wording import key_text
 from meshnode.store import changes, rows
 from meshnode.store.affinity import Affinity
+from meshnode.store.before import NOTHING, clocked, old_values
 from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx, UnreadableText
 from meshnode.store.materialize import RowWrite, TableWriter, is_row_level
@@ -217,7 +218,10 @@ class Restater:
         if not exists and not existed:
             return None
         rank = each.after.upsert or each.after.tombstone or (each.before and each.before.upsert) or b""
-        change = RowChange(op, each.key_bytes, {}, [], rank[16:32], *hlc_of_rank(rank), each.partial, not exists)
+        old = _old(each, shown, self._table) if existed and shown is not None else {}
+        change = RowChange(
+            op, each.key_bytes, {}, [], rank[16:32], *hlc_of_rank(rank), each.partial, not exists, old=old
+        )
         if exists:
             if write.lost:
                 note_lost(self._context, self._tx, self._table, write)
@@ -245,13 +249,22 @@ class Restater:
             for name, value in write.fold.values.items()
             if name in known and not (name in shown and _alike(known[name], value, shown[name][0]))
         }
-        cleared, unmaterialized = set(before.cleared(known)), set(before.unmaterialized(known))
+        were_cleared, were_not_there = set(before.cleared(known)), set(before.unmaterialized(known))
+        cleared = [name for name in each.after.cleared(known) if name not in were_cleared]
+        unmaterialized = tuple(name for name in each.after.unmaterialized(known) if name not in were_not_there)
         return change._replace(
             values=values,
-            cleared=[name for name in each.after.cleared(known) if name not in cleared],
+            cleared=cleared,
             partial=change.partial or bool(write.lost),
-            unmaterialized=tuple(name for name in each.after.unmaterialized(known) if name not in unmaterialized),
+            unmaterialized=unmaterialized,
+            old={name: value for name, value in change.old.items() if name in {*values, *cleared, *unmaterialized}},
         )
+
+
+def _old(each: Restated, shown: Shown, table: Destination) -> dict[str, Any]:
+    """What the row held, as SQL showed it."""
+    held = NOTHING if each.before is None else clocked(each.before, table)
+    return old_values(((name, value) for name, (value, _) in shown.items()), held)
 
 
 def _shown_sql(column: Column, *, compared: bool) -> str:

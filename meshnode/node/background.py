@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from typing import TypeVar
 
 from meshnode.errors import MeshError
 from meshnode.model.logevent import LogEvent, log_event
+
+T = TypeVar("T")
 
 logger = logging.getLogger("meshnode.network")
 
@@ -44,3 +47,13 @@ async def _logged(work: Coroutine[None, None, None]) -> None:
         log_event(logger, logging.WARNING, LogEvent.WORK_WAITS, work="work of the network", reason=str(error))
     except Exception:
         log_event(logger, logging.ERROR, LogEvent.FAULT, trace=True, work="work of the network")
+
+
+async def to_the_end(work: Callable[[], T]) -> T:
+    """Run it on a thread. Who is cancelled meanwhile waits for its end all the same, and holds what it needs."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise

@@ -119,6 +119,7 @@ def _change_view(change: queries.Change, own_site: bytes) -> ChangeView:
         op=row.op,
         exists=row.exists,
         columns={name: queries.presentable(value) for name, value in values.items()},
+        old=row.old,
         cleared=cleared,
         unmaterialized=list(row.unmaterialized),
         partial=row.partial,

@@ -12,6 +12,7 @@ from meshnode.engine.membership import add_records
 from meshnode.errors import PairingError, UsageError
 from meshnode.limits import LABEL_BYTES
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
+from meshnode.node.background import to_the_end
 from meshnode.node.config import Config
 from meshnode.node.databases import DatabaseFile, create_private, database_of, encrypted_file, is_encrypted
 from meshnode.node.home import INCARNATION_BYTES, Home, choose_port
@@ -27,6 +28,12 @@ MESH_ID_BYTES = 16  # profile §3
 async def found(home: Home, *, name: str) -> FoundView:
     """Found a mesh in a home that is locked and not founded: keys, database, records, settings, in that order."""
     check_name(name)
+    if home.passphrase.may_ask:
+        return _found(home, name)
+    return await to_the_end(lambda: _found(home, name))
+
+
+def _found(home: Home, name: str) -> FoundView:
     home.begin()
     recovery = home.write_recovery_key(secrets.token_bytes(SEED_BYTES))
     key = home.write_site_key(secrets.token_bytes(SEED_BYTES))

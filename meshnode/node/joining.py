@@ -22,6 +22,7 @@ from meshnode.net.announcement import attestation_opener
 from meshnode.net.endpoint import ALPN_PAIRING, Admission, Endpoint, EndpointIdentity, Link
 from meshnode.net.mdns import Discovery
 from meshnode.net.sightings import Sighting
+from meshnode.node.background import to_the_end
 from meshnode.node.bell import Bell
 from meshnode.node.ceremony import join_over
 from meshnode.node.config import Config
@@ -74,11 +75,14 @@ async def join(
 
 
 async def _join(home: Home, invite: Invite, name: str, timeout_s: float, tell: Tell) -> JoinView:
-    key = home.write_site_key(secrets.token_bytes(SEED_BYTES))
+    seed = secrets.token_bytes(SEED_BYTES)
+    may_ask = home.passphrase.may_ask
+    key = home.write_site_key(seed) if may_ask else await to_the_end(lambda: home.write_site_key(seed))
     if key.site == invite.site:
         raise UsageError("this invite was made by this very device")
     joined, address = await pair(invite, key, home.config, name, timeout_s, tell)
-    settle_joined(home, key, Found(invite.mesh_id, invite.founder, invite.site, joined.records, address), name)
+    mesh = Found(invite.mesh_id, invite.founder, invite.site, joined.records, address)
+    await to_the_end(lambda: settle_joined(home, key, mesh, name))
     return JoinView(
         site=site_text(key.site),
         short=short_text(key.site),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 import msgspec
@@ -55,6 +55,7 @@ from meshnode.node.views import (
     parse_table,
     table_text,
 )
+from meshnode.node.writing import Write, receipt_of, write_rows
 
 T = TypeVar("T")
 
@@ -156,6 +157,7 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
 
     async def remove(self, table: str, key: Values) -> Receipt:
         """Delete one row."""
+        self.refuse_in_transaction()
         schema, name = parse_table(table)
         deletion = LocalChange(schema, name, checked_values(key), None)
         return _receipt(table, await self._write(lambda engine: engine.write([deletion])))
@@ -167,14 +169,48 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        """Write several rows of several tables at the end of the block: all of them, or none and an error."""
-        transaction = Transaction()
+        """Write several rows of several tables at the end of the block: all of them, or none and an error.
+
+        An exception in the block, or one row that cannot be written, and nothing is. Meanwhile this task writes
+        through the transaction alone: UsageError for another transaction, or a write beside it, which would not be
+        part of it.
+        """
+        with self.collecting():
+            transaction = Transaction()
+            try:
+                yield transaction
+            finally:
+                writes = transaction.end()
+        if writes:
+            transaction.receipt = await self.write_rows(writes)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Within, the task that is running writes nothing but by its transaction."""
+        self.refuse_in_transaction()
+        task = asyncio.current_task()
+        self._collecting.add(task)
         try:
-            yield transaction
+            yield
         finally:
-            changes = transaction.end()
-        if changes:
-            transaction.written(await self._write(lambda engine: engine.write(changes)))
+            self._collecting.discard(task)
+
+    def refuse_in_transaction(self) -> None:
+        """UsageError where the running task is in the middle of a transaction."""
+        if self._collecting and asyncio.current_task() in self._collecting:
+            raise UsageError("this is in the middle of a transaction: write by the object that `transaction()` gave")
+
+    async def write_rows(self, writes: Sequence[Write]) -> Receipt:
+        """Write them together, or none and an error."""
+        if not writes:
+            raise UsageError("there is nothing to write")
+        self.refuse_in_transaction()
+
+        def write(engine: Engine) -> Receipt:
+            context = engine.context
+            return receipt_of(context, writes, context.transact(lambda tx: write_rows(context, tx, writes)))
+
+        return await self._write(write)
 
     # --- retention
 
@@ -293,6 +329,7 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
     # --- the rest
 
     async def _author(self, table: str, rows: Sequence[RowChange]) -> Receipt:
+        self.refuse_in_transaction()
         schema, name = parse_table(table)
         changes = [LocalChange(schema, name, checked_values(row.key), checked_values(row.columns)) for row in rows]
         if not changes:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar, Unpack
 
 import msgspec
 
@@ -17,18 +18,20 @@ from meshnode.engine.authority import refuse_leaving
 from meshnode.engine.engine import Engine
 from meshnode.engine.policy import PolicyChange
 from meshnode.engine.publishing import may_publish
-from meshnode.errors import BusyError, CloseCode, NotFoundError, UsageError
+from meshnode.errors import BusyError, CloseCode, ClosedError, NotFoundError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_LONGEST_MS, NEARBY_TTL_MS
 from meshnode.model.membership import Membership
-from meshnode.model.site import site_text
+from meshnode.model.site import SiteKey, site_text
 from meshnode.node import admitting, members
 from meshnode.node.api import LEAVE_S
+from meshnode.node.background import to_the_end
 from meshnode.node.bell import Bell
 from meshnode.node.capturing import sign_captured
 from meshnode.node.config import Config
 from meshnode.node.databases import database_of
 from meshnode.node.discovering import CUT_OFF
 from meshnode.node.doctor.patient import Patient
+from meshnode.node.embedding import WAIT_LOOK_S, Embedding
 from meshnode.node.founding import found
 from meshnode.node.home import Home
 from meshnode.node.homepath import default_home
@@ -43,30 +46,28 @@ from meshnode.node.metricviews import MetricView
 from meshnode.node.moved import refuse_moved
 from meshnode.node.nearby_mode import PairingMode
 from meshnode.node.network import Network
+from meshnode.node.opening import Settings, Wanted, database_path, refuse_other_mesh, take_database
 from meshnode.node.overview import SOFTWARE
 from meshnode.node.pairing_views import InviteView, NearbyView
-from meshnode.node.peering import Heard, wait_result
+from meshnode.node.peering import Heard
 from meshnode.node.reloading import Reloading
 from meshnode.node.settings import NetworkSettings
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.surroundings import MDNS_OFF, TOLD_OFF, Surroundings
 from meshnode.node.verifying import Verification, named_peer
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
-from meshnode.node.views import HOW_TO_CHOOSE, Status, WaitResult, parse_table
+from meshnode.node.views import HOW_TO_CHOOSE, Status, parse_table
 from meshnode.store.database import Tx
 
 T = TypeVar("T")
 
-WAIT_LOOK_S = 1.0  # seconds at most between two looks of `wait`
 
+class Node(Embedding, Reloading, LocalNode):
+    """A running node: `async with Node.open(folder) as node:`. One event loop only; see `BlockingNode` for threads.
 
-class Node(Reloading, LocalNode):
-    """A running node. `async with Node(folder) as node:` founds a mesh there if none was founded or joined yet.
-
-    `home` is the node's folder (default: `MESHNODE_HOME`, else the platform's data folder); `config` stands for what
-    its `config.toml` says; `lock` is the home's lock where the caller took it already. Entering raises BusyError where
-    another process runs the node and goes on doing so for `patience_s` seconds, StoreError or TransportError where the
-    database or the UDP port cannot be used. One event loop only; every method is a coroutine.
+    `config` stands for all that `config.toml` says, and `lock` is the home's lock where the caller took it already; the
+    rest is said of `open`. Every method raises errors of `meshnode.errors` and no others: ClosedError before the node
+    was entered, after it was left, and in a forked process.
     """
 
     def __init__(
@@ -76,11 +77,15 @@ class Node(Reloading, LocalNode):
         config: Config | None = None,
         lock: HomeLock | None = None,
         patience_s: float = LOCK_WAIT_S,
+        freeze: bool = False,
+        wanted: Wanted | None = None,
     ) -> None:
         super().__init__(
             home if isinstance(home, Home) else Home(Path(home) if home is not None else default_home()), None
         )
-        self._given = config
+        self._wanted = wanted or Wanted(config)
+        self._entered = False
+        self._freeze = freeze
         self._patience_s = patience_s
         self._lock = lock
         self._network: Network | None = None
@@ -92,14 +97,48 @@ class Node(Reloading, LocalNode):
 
     # --- life
 
-    async def __aenter__(self) -> Node:
-        self.home.prepare()
+    @classmethod
+    def open(
+        cls,
+        home: Home | str | os.PathLike[str] | None = None,
+        *,
+        database: str | os.PathLike[str] | None = None,
+        invite: str = "",
+        patience_s: float = LOCK_WAIT_S,
+        freeze: bool = True,
+        **settings: Unpack[Settings],
+    ) -> Self:
+        """A node of this device, to be entered: `async with Node.open(name="desk") as node:`.
+
+        `home` is the folder of its keys and settings (default: `MESHNODE_HOME`, else the platform's data folder).
+        `database` is the program's own SQLite file, for the node to keep its tables in; one in the home otherwise.
+        Where no node lives yet, entering joins the mesh of `invite`, or without one founds a mesh; where one does, an
+        invite to another mesh is a UsageError. `settings` are those of `config.toml`, for this run. `freeze` calls
+        `gc.freeze()` once in a process, when the first node is open: what is loaded by then is not looked through by
+        every full garbage collection any more, which would hold all threads up for 40 ms and more while much comes in.
+
+        Entering raises BusyError where another process, or another Node, has the home and keeps it for `patience_s`
+        seconds, ConfigError for settings that cannot be, InviteError and PairingError for an invite that leads
+        nowhere, StoreError or TransportError where the database or the UDP port cannot be used.
+        """
+        wanted = Wanted(None, settings, database_path(database), invite)
+        return cls(home, patience_s=patience_s, freeze=freeze, wanted=wanted.refused())
+
+    async def __aenter__(self) -> Self:
+        if self._entered:
+            raise ClosedError("a Node is entered once: open its home again by another one")
+        self._entered, self._loop = True, asyncio.get_running_loop()
+        if self._wanted.invite and not self.home.founded:
+            await self._join()
+        await asyncio.to_thread(self.home.prepare)
         self._lock = self._lock or await lock_alone(self.home.lock_path, "an embedded Node", wait_s=self._patience_s)
         try:
             await self._open()
         except BaseException:
             await self._shut()
             raise
+        if self._freeze and not gc.get_freeze_count():  # again would keep what earlier nodes left
+            gc.freeze()
         return self
 
     async def __aexit__(
@@ -107,21 +146,45 @@ class Node(Reloading, LocalNode):
     ) -> None:
         await self._shut()
 
+    async def close(self) -> None:
+        """Leave the node: say goodbye to its links, finish what is being written. Again is nothing more."""
+        self._entered = True
+        await self._shut()
+
     async def wait_closed(self) -> None:
         """Until the node has been left."""
         await self._closed.wait()
 
-    async def _open(self) -> None:
-        if not self.home.founded:
-            self.home.refuse_joining()
-            await found(self.home, name=(self._given and self._given.name) or platform.node() or "meshnode")
+    async def _join(self) -> None:
+        from meshnode.node.joining import join  # of no use to most nodes
+
+        await asyncio.to_thread(self.home.prepare)
+        await to_the_end(lambda: take_database(self.home, self._wanted.database))
+        name = self._wanted.settings.get("name", self.home.config.name)
+        await join(self.home, self._wanted.invite, name=name)
+
+    async def _found(self) -> None:
+        self.home.refuse_joining()
+        await to_the_end(lambda: take_database(self.home, self._wanted.database))
+        given = self._wanted.settings_of(self.home)
+        await found(self.home, name=(given and given.name) or self.home.config.name or platform.node() or "meshnode")
+
+    def _ready(self) -> SiteKey:
+        take_database(self.home, self._wanted.database)
         self.home = self.home.reloaded()
-        config = await self._begin(self._given)
         finish_renewal(self.home)
         refuse_moved(self.home)
-        key = self.home.site_key()
+        return self.home.site_key()
+
+    async def _open(self) -> None:
+        if not self.home.founded:
+            await self._found()
+        key = self._ready() if self.home.passphrase.may_ask else await to_the_end(self._ready)
+        config = await self._begin(self._wanted.settings_of(self.home))
         self._storage = await asyncio.to_thread(Storage.open, database_of(self.home, key), key)
         engine = self.storage.engine
+        if self._wanted.invite:
+            refuse_other_mesh(self._wanted.invite, engine.context.mesh_id)
         self._settings = NetworkSettings(
             key=key,
             mesh_id=engine.context.mesh_id,
@@ -251,21 +314,6 @@ class Node(Reloading, LocalNode):
         if self._nearby is not None:
             await self._nearby.close(reason)
 
-    async def wait(self, *, timeout_s: float, live_only: bool = False) -> WaitResult:
-        """Until everybody has everything, or `timeout_s` seconds are over."""
-        loop = asyncio.get_running_loop()
-        end, hurry_at = loop.time() + timeout_s, 0.0
-        while True:
-            rung = self.storage.changed.listen()
-            result = wait_result(await self.peers(), live_only=live_only)
-            left = end - loop.time()
-            if result.complete or left <= 0 or self._ended():
-                return result
-            if self._network is not None and loop.time() >= hurry_at:
-                hurry_at = loop.time() + WAIT_LOOK_S  # what it starts rings the bell too
-                self._network.hurry()
-            await Bell.wait(rung, min(left, WAIT_LOOK_S))
-
     async def leave(self, *, timeout_s: float = LEAVE_S) -> LeaveView:
         """Retire this device once the linked members have what it wrote, and wait until they have turned it away."""
         loop = asyncio.get_running_loop()
@@ -341,6 +389,10 @@ class Node(Reloading, LocalNode):
 
     def _heard(self) -> Mapping[bytes, Heard]:
         return self._network.heard if self._network is not None else self._last_heard
+
+    def _hurry(self) -> None:
+        if self._network is not None:
+            self._network.hurry()
 
     def _poll_s(self) -> float | None:
         return None

@@ -37,6 +37,11 @@ class Passphrase:
     def __repr__(self) -> str:
         return "Passphrase(…)"
 
+    @property
+    def may_ask(self) -> bool:
+        """Whether a person may have to answer, on the thread that has the terminal."""
+        return self._known is None and (self._ask is not nobody or callable(self._say))
+
     def said(self) -> bytes | None:
         """What a new key goes under; None where it goes under nothing."""
         if self._known is None and self._say is not None:

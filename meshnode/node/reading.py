@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from meshnode.codec import cbor
 from meshnode.node.api import PAGE_BYTES
 from meshnode.node.paging import values_size
-from meshnode.node.views import ColumnView, NoticeView, RowView, TableDigest, TableView, Values, table_text
+from meshnode.node.views import (
+    ChangeView,
+    ColumnView,
+    NoticeView,
+    RowView,
+    TableDigest,
+    TableView,
+    Values,
+    parse_table,
+    table_text,
+)
 from meshnode.store import notices, policies, queries
 from meshnode.store.database import Tx
 from meshnode.store.notices import Notice
@@ -66,19 +76,25 @@ def table_classes(tx: Tx) -> dict[str, str]:
 def one_row(tx: Tx, schema: str, name: str, key: Values) -> RowView | None:
     """One live row."""
     row = queries.Table(tx, schema, name).get(key)
-    return None if row is None else _row_view(row)
+    return None if row is None else row_view(row)
+
+
+def rows_of(tx: Tx, found: Sequence[ChangeView]) -> list[RowView | None]:
+    """Of each of these changes the row as it is now."""
+    tables = {name: queries.Table(tx, *parse_table(name)) for name in {each.table for each in found}}
+    return [_row_of(tables[each.table], each) for each in found]
 
 
 def row_page(tx: Tx, schema: str, name: str, limit: int, after: Values | None) -> list[RowView]:
     """Live rows in key-bytes order, from beyond `after` on."""
     found = queries.Table(tx, schema, name).rows(cbor.encode(after) if after is not None else b"")
-    return [_row_view(row) for row in _page(found, limit)]
+    return [row_view(row) for row in _page(found, limit)]
 
 
 def row_page_back(tx: Tx, schema: str, name: str, limit: int, before: Values) -> list[RowView]:
     """The live rows next below a key, in key-bytes order."""
     found = queries.Table(tx, schema, name).rows_back(cbor.encode(before))
-    return [_row_view(row) for row in _page(found, limit)][::-1]
+    return [row_view(row) for row in _page(found, limit)][::-1]
 
 
 def _page(found: Iterator[queries.Row], limit: int) -> Iterator[queries.Row]:
@@ -108,7 +124,15 @@ def notice_views(tx: Tx) -> list[NoticeView]:
     return [notice_view(each) for each in notices.latest(tx, NOTICES_SHOWN)]
 
 
-def _row_view(row: queries.Row) -> RowView:
+def _row_of(table: queries.Table, change: ChangeView) -> RowView | None:
+    if not change.exists or not table.destination.resolves(change.key):
+        return None
+    row = table.get(change.key)
+    return None if row is None else row_view(row)
+
+
+def row_view(row: queries.Row) -> RowView:
+    """One live row."""
     return RowView(key=row.key, columns=row.columns, cleared=row.cleared, unmaterialized=row.unmaterialized)
 
 

@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from meshnode.engine.environment import Environment
-from meshnode.errors import MeshError, StoreError, UsageError
+from meshnode.errors import ClosedError, MeshError, StoreError, UsageError
 from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.site import SiteKey, short_text
 from meshnode.node.bell import Bell
@@ -200,4 +200,4 @@ def _submitted(submit: Callable[[], Future[T]]) -> Future[T]:
     try:
         return submit()
     except RuntimeError as error:  # what an executor says after its shutdown
-        raise UsageError("this node was left: make another Node of its home to go on") from error
+        raise ClosedError("this node was left: open its home again to go on") from error

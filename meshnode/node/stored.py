@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from meshnode.engine.membership import load_membership
-from meshnode.errors import IdentityError, UsageError
+from meshnode.errors import ClosedError, IdentityError, UsageError
 from meshnode.model.member import Member
 from meshnode.model.membership import Membership
 from meshnode.node import syncing
@@ -30,12 +32,28 @@ class Stored:
     def __init__(self, home: Home, storage: Storage | None) -> None:
         self.home = home
         self._storage = storage
+        self._process = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None  # of a node that runs: no other may use it
+        self._collecting: set[asyncio.Task[Any] | None] = set()  # tasks in the middle of a transaction
 
     @property
     def storage(self) -> Storage:
-        """The node's database; UsageError before the node was entered."""
+        """The node's database; ClosedError before the node was entered, and in a process that was forked from its.
+
+        UsageError on another event loop than its own.
+        """
+        if self._process != os.getpid():
+            raise ClosedError(
+                f"this node belongs to process {self._process}, of which this one is a fork: open what you need after "
+                "forking, and in one process only"
+            )
         if self._storage is None:
-            raise UsageError("enter the node first: `async with Node(...) as node:`")
+            raise ClosedError("enter the node first: `async with Node.open(…) as node:`")
+        if self._loop is not None and _running_loop() not in (None, self._loop):
+            raise UsageError(
+                "this node belongs to another event loop: call it from there, or open a BlockingNode instead, which "
+                "any thread may call"
+            )
         return self._storage
 
     # --- for the running node to refine
@@ -71,3 +89,11 @@ class Stored:
             return self.home.incarnation()
         except IdentityError:
             return None  # `up` says what is wrong with the file
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop of this thread; the threads of queries have none."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from typing import TypeAlias
 
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.node import following, reading, syncing
@@ -32,6 +33,9 @@ from meshnode.node.views import (
 )
 from meshnode.store import meta
 from meshnode.store.database import Tx
+
+ChangePage: TypeAlias = list[tuple[ChangeView, RowView | None]]
+"""Changes, each with its row as it is now, where that was asked for."""
 
 CHANGE_PAGE = 256  # changes, or rows, read at a time for one subscriber
 
@@ -107,6 +111,14 @@ class Telling(Stored):
 
     async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
         """Changes beyond `since` as they happen; a subscriber that was away too long gets every row first."""
+        async for page in self.change_pages(since=since, table=table):
+            for change, _ in page:
+                yield change
+
+    async def change_pages(
+        self, *, since: int | None, table: str | None, with_rows: bool = False
+    ) -> AsyncIterator[ChangePage]:
+        """The same, as they are read; `with_rows`, each with its row as it is in the same snapshot."""
         if self._ended():
             return
         named = None if table is None else table_text(*parse_table(table))
@@ -115,11 +127,15 @@ class Telling(Stored):
         place = await self.storage.read(lambda tx: following.begin(tx, since))
         while not self._ended():
             rung, before = self.storage.changed.listen(), place
-            page, place = await self.storage.read(
-                lambda tx, at=place: following.read_on(tx, at, named, CHANGE_PAGE)  # type: ignore[misc]
-            )
-            for change in page:
-                yield change
+
+            def read(tx: Tx, at: following.Place = place) -> tuple[ChangePage, following.Place]:
+                found, then = following.read_on(tx, at, named, CHANGE_PAGE)
+                rows = reading.rows_of(tx, found) if with_rows else [None] * len(found)
+                return list(zip(found, rows, strict=True)), then
+
+            page, place = await self.storage.read(read)
+            if page:
+                yield page
             if place == before:
                 await self.storage.changed.wait(rung, self._poll_s())
 

@@ -2,52 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from meshnode.engine.write import LocalChange
 from meshnode.errors import UsageError
-from meshnode.model.event import Event
-from meshnode.node.jsonvalues import checked_value
+from meshnode.node.jsonvalues import checked_values
 from meshnode.node.views import Receipt, Values, parse_table
+from meshnode.node.writing import Intent, Write
+
+if TYPE_CHECKING:
+    from meshnode.node.blocking_table import BlockingTable
+    from meshnode.node.table import Key, Table
+
+T = TypeVar("T")
 
 
 class Transaction:
     """Collects what is to be written; `receipt` is there once the block has ended without an error.
 
-    Atomic here: other devices apply each delivered batch as one, but one that is cut may reach them in two.
+    Nothing is written before that: what is read in the block is what was there before it. Atomic here: other devices
+    apply each delivered batch as one, but one that is cut may reach them in two.
     """
 
     def __init__(self) -> None:
         self.receipt: Receipt | None = None
-        self._changes: list[LocalChange] = []
-        self._tables: set[str] = set()
+        self._writes: list[Write] = []
         self._ended = False
 
+    def upsert(self, table: Table[T] | BlockingTable[T], /, *rows: T) -> None:
+        """Let these rows be as given, as `Table.upsert` does."""
+        for row in rows:
+            self._add(table.upserting(row))
+
+    def patch(self, table: Table[Any] | BlockingTable[Any], key: Key, /, **columns: Any) -> None:
+        """Give these columns of one row these values; at the end NotFoundError where it is not."""
+        self._add(table.patching(key, columns))
+
+    def delete(self, table: Table[Any] | BlockingTable[Any], key: Key, /) -> None:
+        """Delete one row; at the end NotFoundError where it is not, and nothing is written."""
+        self._add(table.deleting(key))
+
     def put(self, table: str, key: Values, columns: Values) -> None:
-        """Write these columns of one row, after whatever was asked for before."""
-        self._add(table, key, {name: checked_value(value) for name, value in columns.items()})
+        """Write these columns of one row, there or not, as `Node.put` does."""
+        self._add(_plain(table, Intent.PUT, key, columns))
 
     def remove(self, table: str, key: Values) -> None:
-        """Delete one row; at the end NotFoundError where there is none, and nothing is written."""
-        self._add(table, key, None)
+        """Delete one row, as `Node.remove` does."""
+        self._add(_plain(table, Intent.DELETE, key, {}))
 
-    def end(self) -> Sequence[LocalChange]:
+    def end(self) -> Sequence[Write]:
         """No more can be added; what there is to write."""
         self._ended = True
-        return self._changes
+        return self._writes
 
-    def written(self, events: Sequence[Event]) -> None:
-        """They are on disk now."""
-        self.receipt = Receipt(
-            table=", ".join(sorted(self._tables)),
-            events=len(events),
-            hlc=events[-1].hlc[:],
-            event_ids=[event.event_id.hex() for event in events],
-        )
-
-    def _add(self, table: str, key: Values, columns: Values | None) -> None:
+    def _add(self, write: Write) -> None:
         if self._ended:
             raise UsageError("this transaction has ended: begin another one")
-        checked = {name: checked_value(value) for name, value in key.items()}
-        self._changes.append(LocalChange(*parse_table(table), checked, columns))
-        self._tables.add(table)
+        self._writes.append(write)
+
+
+def _plain(table: str, intent: Intent, key: Values, columns: Mapping[str, Any]) -> Write:
+    schema, name = parse_table(table)
+    return Write(schema, name, intent, checked_values(columns), checked_values(key))

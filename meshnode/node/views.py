@@ -299,6 +299,7 @@ class ChangeView(View, frozen=True, kw_only=True):
     exists: bool  # whether readers see the row now
     op: str = "upsert"  # upsert, delete, resurrect, withhold, show (profile §5), taken-back (§9), forget
     columns: Values = {}  # new values of the columns that changed, null for a cleared one
+    old: Values = {}  # what they held before, of a row that went away all it held; nothing of more than 4 KiB
     cleared: list[str] = []  # of `columns`, those that a delete cleared: no upsert wrote their null
     unmaterialized: list[str] = []  # columns that are as if nobody had ever written them: their value was taken back
     partial: bool = False  # possibly without values from below the horizon (SSP/1 §13.4)

@@ -23,6 +23,7 @@ FORGET: Final = "forget"  # a row of the table was forgotten here; which one is 
 HIDES: Final = frozenset((DELETE, WITHHOLD, FORGET))
 """Operations after which no reader sees the row."""
 
+OLD_BYTES: Final = 4096  # of one old value that is kept with a change: it bounds what changes add to the disk
 _TRIM_EVERY: Final = 1024  # changes between two trims
 
 ChangeRow: TypeAlias = tuple[int, int, bytes]
@@ -45,6 +46,7 @@ class RowChange(NamedTuple):
     partial: bool = False  # possibly without values from below the horizon (SSP/1 §13.4)
     gone: bool = False  # taken back, and no reader sees the row any more
     unmaterialized: tuple[str, ...] = ()  # columns that lost their value as if nobody had ever written it
+    old: dict[str, Any] = {}  # noqa: RUF012 - what the columns held before, but for what is longer than `OLD_BYTES`
 
     @property
     def exists(self) -> bool:

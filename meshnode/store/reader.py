@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from meshnode.errors import NoRoomError, NotAllowedError, NotFoundError, StoreError
 from meshnode.store.connection import connect, unreadable
@@ -13,6 +14,10 @@ from meshnode.store.database import BUSY_MS, Tx, no_fault, read_text
 from meshnode.store.trouble import trouble
 
 STATEMENT_CACHE = 64
+# Actions and answers of an authorizer (https://www.sqlite.org/c3ref/c_alter_table.html).
+_OK, _DENY = 0, 1
+_READ = 20
+_READING = frozenset({_READ, 21, 31, 33})  # and SELECT, a function, a recursive part
 _LOOK_STEPS = 20_000  # of SQLite's virtual machine between two looks at the clock: some milliseconds
 
 
@@ -79,6 +84,27 @@ class Reader:
         finally:
             self._connection.set_progress_handler(None, 0)
         return [line for line in found if line != "ok"], True
+
+    def select(self, tx: Tx, sql: str, parameters: Any, reads: set[str]) -> Any:
+        """The cursor of one SELECT, whatever it names; the SQL tables that it reads are added to `reads`.
+
+        Anything but reading is refused as the module's DatabaseError, with "not authorized" in it.
+        """
+
+        def allow(action: int, table: str | None, _other: str | None, _database: str | None, _by: str | None) -> int:
+            if action == _READ and table is not None:
+                reads.add(table)
+            return _OK if action in _READING else _DENY
+
+        self._connection.set_authorizer(allow)
+        try:
+            return tx.execute(sql, parameters)
+        finally:
+            self._connection.set_authorizer(None)
+
+    def interrupt(self) -> None:
+        """End the statement that runs, from another thread."""
+        self._connection.interrupt()
 
     def close(self) -> None:
         """Close the connection."""

@@ -345,3 +345,32 @@ def _some_events(bench: Bench, chooser: random.Random, now: int) -> list[Any]:
         clock = now + chooser.randrange(-6, 3)
         events.append(bench.event(chooser.choice((2, 3)), clock, {"id": chooser.randrange(4)}, columns))
     return events
+
+
+def test_what_a_row_held_before_is_told_with_its_change(tmp_path: Path) -> None:
+    bench = bench_with(tmp_path)
+    long = "x" * (changes.OLD_BYTES + 1)
+    bench.deliver([bench.event(2, 1, ROW, {"a": 1, "b": long})])
+    bench.deliver([bench.event(2, 2, ROW, {"a": 2}), bench.event(2, 3, ROW, {"a": 3, "c": None})])
+    bench.deliver([bench.event(2, 4, ROW, {"b": "short"})])
+    bench.deliver([bench.event(2, 5, ROW, {"b": None})])
+    bench.deliver([bench.event(2, 6, ROW, None)])
+    bench.deliver([bench.event(2, 7, ROW, {"a": 4})])
+    assert [(each.op, each.columns, each.old) for each in told(bench)] == [
+        ("upsert", {"a": 1, "b": long}, {}),
+        ("upsert", {"a": 3, "c": None}, {"a": 1}),  # of a batch once; nobody had written `c`
+        ("upsert", {"b": "short"}, {}),  # what was longer is not kept twice
+        ("upsert", {"b": None}, {"b": "short"}),
+        ("delete", {}, {"a": 3, "b": None, "c": None}),
+        ("resurrect", {"a": 4, "b": None, "c": None}, {}),
+    ]
+
+
+def test_what_was_taken_back_is_told_as_what_the_row_held(tmp_path: Path) -> None:
+    bench = bench_with(tmp_path)
+    bench.deliver([bench.event(1, 1, ROW, {"a": "kept"})])
+    bench.deliver([bench.event(2, 2, ROW, {"a": "lost", "b": "too"})])
+    judge_anew(bench, retired(1))
+    change = told(bench)[-1]
+    assert (change.op, change.columns, change.unmaterialized) == ("taken-back", {"a": "kept"}, ["b"])
+    assert change.old == {"a": "lost", "b": "too"}

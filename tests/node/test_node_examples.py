@@ -29,10 +29,10 @@ async def run(*command: str) -> tuple[int | None, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-async def test_two_nodes_in_fifteen_lines() -> None:
+async def test_two_nodes_in_one_program() -> None:
     code, out, err = await run(os.fspath(EXAMPLES / "two_nodes.py"))
     assert (code, err) == (0, "")
-    assert out == "RowView(key={'id': 'n1'}, columns={'title': 'Milk'})\n"
+    assert out == "[Note(id='n1', title='Milk', done=False)]\n"
 
 
 async def test_the_demo_converges_and_says_so_in_one_line(tmp_path: Path) -> None:

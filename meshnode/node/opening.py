@@ -1,0 +1,88 @@
+"""`Node.open`: settings by name, a mesh to join, a database to live in; made true of the home before it is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+import msgspec
+
+from meshnode.errors import ConfigError, UsageError
+from meshnode.model.invite import parse_invite_untrusted
+from meshnode.node.config import Config, checked, with_settings
+from meshnode.node.configfile import change_settings
+from meshnode.node.home import Home
+
+
+class Settings(TypedDict, total=False):
+    """The settings of `config.toml` by name, for one run; what is not named is as the file says, or its default."""
+
+    name: str
+    port: int
+    listen: str
+    peers: list[str]
+    mdns_enabled: bool
+    allow_interfaces: list[str]
+    deny_interfaces: list[str]
+    announce_on_untrusted_wifi: bool
+    trusted_ssids: list[str]
+    announce_on_unknown_networks: bool
+    announce_on_wired_networks: bool
+    max_links: int
+    metrics_port: int
+    scope: list[str]
+    replicate_raw_ingress: bool
+    replay_budget_days: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a program opens its node with."""
+
+    config: Config | None = None  # instead of the file
+    settings: Mapping[str, Any] = field(default_factory=dict)  # besides it
+    database: Path | None = None
+    invite: str = ""
+
+    def refused(self) -> Wanted:
+        """This, if it can be at all: ConfigError for a setting that is none, or cannot have that value."""
+        with_settings(Config(), self.settings)
+        if self.config is not None and self.settings:
+            raise UsageError("give a whole `config` or single settings, not both")
+        return self
+
+    def settings_of(self, home: Home) -> Config | None:
+        """What stands for the file's settings in this run; None where nothing does."""
+        if not self.settings:
+            return self.config
+        return checked(msgspec.structs.replace(home.config, **self.settings), "Node.open")
+
+
+def database_path(database: str | os.PathLike[str] | None) -> Path | None:
+    """Where an application's database is, whatever folder is the current one later."""
+    return None if database is None else Path(database).expanduser().absolute()
+
+
+def take_database(home: Home, database: Path | None) -> None:
+    """Let the node of this home live in that file; of one that is founded only see that it does. Touches the disk.
+
+    ConfigError where it lives in another.
+    """
+    if database is None:
+        return
+    if not home.founded:
+        home.config = change_settings(home.config_path, {"database": str(database)}).after.config
+    elif home.database_path.resolve() != database.resolve():
+        raise ConfigError(
+            f"the node in {home.path} keeps its tables in {home.database_path}, not in {database}: open it with that "
+            "database, or give this one a home of its own"
+        )
+
+
+def refuse_other_mesh(invite: str, mesh_id: bytes) -> None:
+    """UsageError for an invite to another mesh than the one that this node is in."""
+    if parse_invite_untrusted(invite).mesh_id != mesh_id:
+        raise UsageError("this device is in another mesh than that of the invite: give a new `home` to join that one")
