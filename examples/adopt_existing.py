@@ -18,7 +18,7 @@ from meshnode import Node, join
 TABLE = "CREATE TABLE tasks (id TEXT PRIMARY KEY, title TEXT, done INTEGER NOT NULL DEFAULT 0)"
 
 
-def by_python(database: Path, *statements: str) -> list[tuple]:
+def by_python(database: Path, *statements: str) -> list[tuple[object, ...]]:
     """What an application does; returns the rows of the last statement."""
     with closing(sqlite3.connect(database)) as connection, connection:
         for statement in statements:
@@ -42,7 +42,7 @@ def meshnode(home: Path, *arguments: str) -> None:
     )
 
 
-async def until(database: Path, query: str, expected: list[tuple]) -> None:
+async def until(database: Path, query: str, expected: list[tuple[object, ...]]) -> None:
     """Wait until the other device has it."""
     async with asyncio.timeout(30):
         while by_python(database, query) != expected:

@@ -6,7 +6,7 @@ Every touched row is loaded once and written once, however many events of the ba
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from meshnode.codec import cbor
@@ -20,11 +20,12 @@ from meshnode.model.hlc import Rank, hlc_of_rank
 from meshnode.model.wording import clock_text, key_text
 from meshnode.store import changes, notices, rows
 from meshnode.store import held as waiting
-from meshnode.store.before import Before, clocked
+from meshnode.store.before import Before, clocked, old_values
 from meshnode.store.changes import RowChange
 from meshnode.store.database import Tx
 from meshnode.store.materialize import RowWrite, TableWriter
 from meshnode.store.names import TableEntry
+from meshnode.store.recall import recall
 from meshnode.store.tables import Destination
 
 Ranked: TypeAlias = list[tuple[Rank, Event]]
@@ -75,11 +76,12 @@ class Materializer:
         names = [column.name for column in destination.key]
         contest = self._contest
         writes = []
-        held = {}  # before these events: the columns of the rows that readers see which hold something
+        # Before these events: the columns of the rows that readers see which hold something, and who won them.
+        held: dict[bytes, tuple[Container[str], Mapping[str, Rank]]] = {}
         for key_bytes, ranked in events.items():
             state, reason = states.get(key_bytes, (None, None))
             if state is not None and reason is None:
-                held[key_bytes] = clocked(state, destination)
+                held[key_bytes] = clocked(state, destination), dict(state.columns) if self._seen else {}
             key = ranked[0][1].key or {}
             before = None if contest is None else contest.stake(destination.no, key_bytes, state)
             fold = self._fold(destination, state, ranked)
@@ -89,12 +91,19 @@ class Materializer:
                 writes.append(RowWrite(key_bytes, tuple([key[name] for name in names]), fold, reason))
         sql = Before(self._tx, destination)
         old = {
-            each.key_bytes: sql.values(each.key, held[each.key_bytes])
+            each.key_bytes: self._old(sql, each, *held[each.key_bytes])
             for each in writes
             if each.shown and each.fold.changed
         }
         self._write_rows(destination, writes)
         self._note_changes(entry, destination, writes, events, old)
+
+    def _old(self, sql: Before, write: RowWrite, held: Container[str], ranks: Mapping[str, Rank]) -> dict[str, Any]:
+        """What the row held: as SQL shows it, or as the log says where somebody wrote it there already."""
+        if not self._seen:
+            return sql.values(write.key, held)
+        nulls = {name: None for name in sql.names if name not in ranks}
+        return old_values({**nulls, **recall(self._tx, self._context.sites, ranks)}.items(), held)
 
     def retry(self, entry: TableEntry, destination: Destination, keys: Sequence[bytes]) -> None:
         """Try rows again that the table did not allow: its schema is another now."""

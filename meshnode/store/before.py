@@ -32,15 +32,15 @@ class Before:
 
     def __init__(self, tx: Tx, destination: Destination) -> None:
         self._tx = tx
-        self._names = list(destination.columns)
-        names = ", ".join(map(quote, self._names)) or "1"
+        self.names = list(destination.columns)
+        names = ", ".join(map(quote, self.names)) or "1"
         where = " AND ".join(f"{quote(column.name)} = ?" for column in destination.key)
         self._select = f"SELECT {names} FROM {destination.quoted} WHERE {where}"  # noqa: S608
 
     def values(self, key: Sequence[Any], held: Container[str]) -> dict[str, Any]:
         """What a row holds; nothing where SQL has no such row."""
         found = self._tx.execute(self._select, key).fetchone()
-        return {} if found is None else old_values(zip(self._names, found, strict=False), held)
+        return {} if found is None else old_values(zip(self.names, found, strict=False), held)
 
 
 def _is_long(value: Any) -> bool:

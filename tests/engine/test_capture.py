@@ -16,7 +16,7 @@ from meshnode.engine.findings import Findings
 from meshnode.engine.forget import forget
 from meshnode.engine.registry import TableSpec
 from meshnode.model.event import Event
-from meshnode.store import capture, log
+from meshnode.store import capture, changes, log
 
 T = TableSpec("main", "t")
 
@@ -384,3 +384,16 @@ def test_check_says_what_is_not_signed_yet(tmp_path: Path) -> None:
     sign(bench)
     found = bench.read(check_store, sqlite3, bench.membership.key_of)
     assert found.differences == []
+
+
+def test_a_change_of_what_was_captured_tells_what_was_signed_before(tmp_path: Path) -> None:
+    bench = adopted(tmp_path)
+    signed(bench, "INSERT INTO t VALUES ('x', 'old', 1)")
+    signed(bench, "UPDATE t SET a = 'new' WHERE id = 'x'")
+    signed(bench, "DELETE FROM t")
+    told = [changes.unpack(data) for (data,) in bench.sql("SELECT change FROM meshnode_changes ORDER BY seq")]
+    assert [(each.op, each.values, each.old) for each in told] == [
+        ("upsert", {"a": "old", "b": 1}, {}),
+        ("upsert", {"a": "new"}, {"a": "old"}),
+        ("delete", {}, {"a": "new", "b": 1}),
+    ]
