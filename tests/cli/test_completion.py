@@ -296,7 +296,8 @@ def shown(terminal: int, wanted: bytes) -> None:
 
 
 def test_the_readme_puts_each_script_where_its_shell_finds_it(folder: Path) -> None:
-    (block,) = re.findall(r"```sh\n(.*?)```", (Path(source()) / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", (Path(source()) / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (block,) = [block for block in blocks if "meshnode completion" in block]
     (folder / "bin" / "meshnode").write_text(f'#!/bin/sh\nexec {sys.executable} -m meshnode "$@"\n')
     for shell, line in [
         ("sh", block),

@@ -162,7 +162,7 @@ async def test_a_passphrase_is_changed_and_taken_off(tmp_path: Path) -> None:
         (["--passphrase-fd", "0"], b"", "no passphrase to read"),
         (["--passphrase-fd", "0"], b"\n", "no passphrase to read"),
         (["--passphrase-fd", "99"], b"", "no open descriptor"),
-        (["--passphrase-fd", "x"], b"", "invalid int"),
+        (["--passphrase-fd", "x"], b"", "a whole number"),
         (["--passphrase-fd", "0"], b"x" * 5000, "1 to 1024 bytes"),
     ],
 )

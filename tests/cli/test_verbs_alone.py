@@ -63,7 +63,7 @@ async def test_what_is_so_of_every_row_ends_an_import(home: Path, tmp_path: Path
     assert (await meshnode("leave", "--yes", home=home)).code == 0
     refused = await meshnode("import", "notes", str(file), home=home)
     assert refused.code == 1
-    assert refused.err.startswith("meshnode: 0 rows were written, then no more: this device was retired")
+    assert refused.err.startswith("meshnode: written: 0 rows, then no more: this device was retired")
     assert len(refused.err.splitlines()) == 1
 
 

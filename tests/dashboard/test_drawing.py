@@ -8,11 +8,14 @@ import pytest
 from support.dashboard import MeshInMemory, large_mesh, peer
 
 from meshnode.control.web import texts
+from meshnode.control.web.kinds import KINDS
 from meshnode.control.web.pages.mesh import attention_of
 from meshnode.control.web.picture import NARROW, WIDE, picture_of, summary_of
 from meshnode.control.web.rendering import told
 from meshnode.control.web.shell import state_of
 from meshnode.control.web.throughput import Rate
+from meshnode.errors import CloseCode
+from meshnode.model.noticekinds import NOTICE_KINDS
 
 
 def test_what_steers_text_is_shown_and_what_is_long_is_cut() -> None:
@@ -96,3 +99,9 @@ async def test_what_stands_still_is_said_with_its_reason() -> None:
     assert [each.kind for each in attention_of(status)] == ["bad", "bad", "warn", "warn", "warn", "info"]
     assert any("3 events wait for table tasks" in each.text for each in attention_of(status))
     assert summary_of(status) == "desk is linked to 1 of 1 other member."
+
+
+def test_every_kind_of_notice_has_words_but_those_by_which_a_link_ended() -> None:
+    ends = {code.name.lower().replace("_", "-") for code in CloseCode}
+    assert NOTICE_KINDS - KINDS.keys() <= ends
+    assert KINDS.keys() <= NOTICE_KINDS

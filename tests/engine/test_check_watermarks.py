@@ -19,6 +19,7 @@ from meshnode.engine.write import LocalChange
 from meshnode.limits import SKEW_MS
 from meshnode.model.hlc import Hlc
 from meshnode.model.site import short_text
+from meshnode.model.wording import clock_text
 from meshnode.store import watermarks
 from meshnode.store.database import Tx
 from meshnode.store.watermarks import Group
@@ -60,8 +61,8 @@ def claim(bench: Bench, table: str, ms: int, *, site: int = 2, reached: int | No
     context.transact(work)
 
 
-def clock(ms: int) -> tuple[int, int]:
-    return (START_MS + ms, 0)
+def told(ms: int) -> str:
+    return clock_text((START_MS + ms, 0))
 
 
 def test_what_the_door_claimed_is_recomputed(bench: Bench) -> None:
@@ -73,36 +74,36 @@ def test_what_the_door_claimed_is_recomputed(bench: Bench) -> None:
 
 
 FALSIFIED: dict[str, tuple[Callable[[Bench], object], str, int, str]] = {
-    "held": (lambda b: claim(b, "late", 5), "late", 2, f"it claims {clock(5)}, and the event at {clock(4)} is held"),
+    "held": (lambda b: claim(b, "late", 5), "late", 2, f"it claims {told(5)}, and the event at {told(4)} is held"),
     "held, at the end": (
         lambda b: claim(b, "late", 6),
         "late",
         2,
-        f"it claims {clock(6)}, and the event at {clock(4)} is held",
+        f"it claims {told(6)}, and the event at {told(4)} is held",
     ),
     "rejected": (
         lambda b: claim(b, "s.t", SKEW_MS + 1),
         "s.t",
         2,
-        f"it claims {clock(SKEW_MS + 1)}, and the event at {clock(SKEW_MS + 1)} was rejected and is not here",
+        f"it claims {told(SKEW_MS + 1)}, and the event at {told(SKEW_MS + 1)} was rejected and is not here",
     ),
     "beyond what was reached": (
         lambda b: claim(b, "t", 9, reached=3),
         "t",
         2,
-        f"it claims {clock(9)}, and nothing beyond {clock(3)} was reached",
+        f"it claims {told(9)}, and nothing beyond {told(3)} was reached",
     ),
     "beyond the node's own clock": (
         lambda b: claim(b, "t", 10**9, site=1),
         "t",
         1,
-        f"it claims {clock(10**9)}, and this node's own clock is at",
+        f"it claims {told(10**9)}, and this node's own clock is at",
     ),
     "an event on which a row stands is gone": (
         lambda b: b.sql("DELETE FROM meshnode_log WHERE position = 1"),
         "t",
         2,
-        f"it claims {clock(3)}, and the event at {clock(1)}, on which a row stands, is not in the log",
+        f"it claims {told(3)}, and the event at {told(1)}, on which a row stands, is not in the log",
     ),
 }
 

@@ -149,7 +149,7 @@ def test_it_is_told_while_it_lasts_and_surfaced_once_with_the_whole_count(bench:
     assert TAKING_BACK not in bench.notices()
     notice = bench.notices()["taken-back"]
     assert (notice.count, notice.site) == (1, site_key(2).site)
-    assert notice.sample == f"{late} events that are no longer acceptable were taken back"
+    assert notice.sample == f"taken back, since no longer acceptable: {late} events"
 
 
 def test_what_is_short_is_done_at_once_and_never_told_as_lasting(bench: Bench) -> None:

@@ -234,6 +234,6 @@ def test_a_home_that_is_a_file(tmp_path: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize("verb", ["status", "peers", "digest"])
 def test_reading_a_database_that_is_none(home: Path, capsys: Capture, verb: str) -> None:
     _replaced("meshnode.db", b"no database at all" * 500)(home)
-    complains(capsys, home, verb, code=1, says="not a database")
+    complains(capsys, home, verb, code=1, says="no database")
     (home / "meshnode.db").unlink()
     complains(capsys, home, verb, code=1, says="meshnode.db")

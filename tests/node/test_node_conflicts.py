@@ -10,7 +10,7 @@ from support.nodes import PATIENCE_S, TABLE, free_port, linked, loopback, note, 
 
 from meshnode import Node
 from meshnode.errors import NotFoundError, UsageError
-from meshnode.node import contesting
+from meshnode.node import contested
 from meshnode.node.home import Home
 from meshnode.node.local import open_local
 
@@ -61,7 +61,7 @@ async def test_large_values_are_listed_as_far_as_there_is_room_and_told_one_by_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A member that overwrites with a mebibyte each would fill the memory of whoever lists a thousand conflicts."""
-    monkeypatch.setattr(contesting, "CONFLICT_LIST_BYTES", 50_000)
+    monkeypatch.setattr(contested, "CONFLICT_LIST_BYTES", 50_000)
     ports, rows, large = (free_port(), free_port()), 4, "x" * 30_000
     homes = await pair_of_homes(tmp_path, ports)
     for home, title in zip(homes, ("small", large), strict=True):

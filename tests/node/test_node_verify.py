@@ -17,6 +17,7 @@ from meshnode.model import comparison as words
 from meshnode.model.comparison import Range
 from meshnode.model.frames import Compare, CompareAsk, CompareEnd, CompareFrame, CompareTell
 from meshnode.model.hlc import ZERO, Hlc
+from meshnode.model.wording import key_text
 from meshnode.node import compare_asking, compare_serving, verifying
 from meshnode.node.drive import PeerDriver
 from meshnode.node.verifyviews import VerifyProgress
@@ -82,7 +83,7 @@ async def test_what_was_planted_is_named_and_mended_both_ways(tmp_path: Path) ->
         assert (mended.counts, mended.asked_again, mended.sent_again) == ({"fault": 1}, 0, 1)
 
         checked = await b.check(repair=True)  # what a hand changed, which no event mends
-        assert (checked.count, [each.where for each in checked.mendings][-1]) == (0, f"row {note(3).key}")
+        assert (checked.count, [each.where for each in checked.mendings][-1]) == (0, f"row {key_text(note(3).key)}")
         assert (await a.verify("b")).equal
 
 

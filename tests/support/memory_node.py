@@ -45,6 +45,7 @@ from meshnode.node.views import (
     HistoryRequest,
     IdentityView,
     ImportReport,
+    NoticeView,
     PeerView,
     PolicyView,
     Receipt,
@@ -311,6 +312,9 @@ class MemoryNode:
     async def nearby_close(self) -> NearbyView:
         self.near = msgspec.structs.replace(self.near, state="closed")
         return self.near
+
+    async def notices(self, *, kind: str | None = None, everything: bool = False) -> list[NoticeView]:
+        return []
 
     async def conflicts(
         self, table: str | None = None, *, everything: bool = False, limit: int = CONFLICTS_PER_PAGE

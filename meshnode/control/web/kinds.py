@@ -68,6 +68,10 @@ KINDS: Final[Mapping[str, Kind]] = {
     "conflicts-dropped": Kind(
         "Conflicts were dropped, since there were too many", "Decide those that are open: see Conflicts."
     ),
+    "mended": Kind("Rows or clocks were mended", _REMAINS),
+    "too-many-peers": Kind("More links than this device keeps", "Raise `max_links` where it has the memory for more."),
+    "handshakes": Kind("Many handshakes failed", "Look which device tries: see the check links on the page Doctor."),
+    "handshake-failed": Kind("A handshake failed", "See the check links on the page Doctor."),
     "taking-back": Kind("Rows are being taken back", "Until it ends, rows may show what is not acceptable any more."),
     "taken-back": Kind("Rows were taken back", _REMAINS),
     "erasure-due": Kind(
