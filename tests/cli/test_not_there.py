@@ -11,6 +11,8 @@ from meshnode.cli.main import _VERBS, main
 ID = "0" * 32
 LINES: dict[str, tuple[str, ...]] = {  # by verb; every verb that names something
     "table": ("class nope private",),
+    "adopt": ("absent.db", "app.db --table nope"),
+    "release": ("absent.db",),
     "put": ("nope id=1", "notes id=1 nope=1"),
     "get": ("nope id=1", "notes id=1", "notes nope=1", "notes id=1 --explain"),
     "rm": ("nope id=1", "notes id=1", "notes nope=1"),

@@ -68,6 +68,11 @@ KINDS: Final[Mapping[str, Kind]] = {
     "conflicts-dropped": Kind(
         "Conflicts were dropped, since there were too many", "Decide those that are open: see Conflicts."
     ),
+    "unsigned": Kind(
+        "Rows that stay on this device for now", "They are signed once it may write: see Members."
+    ),
+    "unsyncable": Kind("Rows that cannot be events", "Change what the line names in the application's database."),
+    "unwatched": Kind("An adopted table was not watched for a time", _REMAINS),
     "mended": Kind("Rows or clocks were mended", _REMAINS),
     "too-many-peers": Kind("More links than this device keeps", "Raise `max_links` where it has the memory for more."),
     "handshakes": Kind("Many handshakes failed", "Look which device tries: see the check links on the page Doctor."),
