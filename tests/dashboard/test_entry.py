@@ -72,7 +72,7 @@ def test_nothing_is_served_without_the_cookie_but_files(desk: Desk) -> None:
     file = page.partition('href="/static/')[2].partition('"')[0]
     status, _, headers = desk.ask(f"/static/{file}")
     assert (status, headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
-    for path in ("/", "/members", "/live", "/live?page=mesh", "/nothing", "/enter", "/enter?token="):
+    for path in ("/", "/members", "/live/mesh", "/live/x", "/nothing", "/enter", "/enter?token="):
         status, body, _ = desk.ask(path)
         assert status == 403
         assert "desk" not in body
@@ -151,7 +151,7 @@ def test_no_other_page_reads_or_frames_it(desk: Desk) -> None:
     cookie = desk.enter()
     for site in ("same-site", "cross-site", "nonsense"):
         assert desk.ask("/", Cookie=cookie, Sec_Fetch_Site=site)[0] == 403
-        assert desk.ask("/live", Cookie=cookie, Sec_Fetch_Site=site)[0] == 403
+        assert desk.ask("/live/mesh", Cookie=cookie, Sec_Fetch_Site=site)[0] == 403
     _, _, headers = desk.ask("/", Cookie=cookie, Sec_Fetch_Site="none", Origin="http://evil.example")
     assert {name: headers[name.lower()] for name in HEADERS} == HEADERS
     assert headers["cache-control"] == "no-store"

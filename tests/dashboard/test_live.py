@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
+from support.cases import CasesInMemory, conflict, notice
 from support.dashboard import MeshInMemory, Served, large_mesh, peer
 
 from meshnode.control.web import live
@@ -18,7 +19,7 @@ from meshnode.node.metricviews import GAUGE, labelled
 
 
 @contextmanager
-def opened(served: Served) -> Iterator[http.client.HTTPResponse]:
+def opened(served: Served, stream_of: str = "mesh") -> Iterator[http.client.HTTPResponse]:
     """A page's stream."""
     host, _, way_in = served.way_in().removeprefix("http://").partition("/")
     with (
@@ -29,7 +30,7 @@ def opened(served: Served) -> Iterator[http.client.HTTPResponse]:
         entered = entering.getresponse()
         entered.read()
         cookie = str(entered.getheader("set-cookie")).partition(";")[0]
-        stream.request("GET", "/live?page=mesh", headers={"Cookie": cookie})
+        stream.request("GET", f"/live/{stream_of}", headers={"Cookie": cookie})
         with stream.getresponse() as answer:
             yield answer
 
@@ -46,6 +47,16 @@ def events(stream: http.client.HTTPResponse) -> Iterator[tuple[str, str]]:
         elif not field and name:
             yield name, "\n".join(data)
             name, data = "", []
+
+
+@pytest.mark.parametrize(
+    ("page", "first"), [("conflicts?page=2", "11 to 20 of 25"), ("notices?page=2", "21 to 25 of 25")], ids=str
+)
+def test_the_stream_of_a_second_page_goes_on_showing_it(page: str, first: str) -> None:
+    node = CasesInMemory([conflict(at) for at in range(25)], [notice(at, "joined") for at in range(25)])
+    with Served(node) as served, opened(served, page) as stream:
+        told = events(stream)
+        assert first in dict(next(told) for _ in range(3))[page.partition("?")[0]]
 
 
 def test_a_stream_tells_at_once_then_what_is_otherwise_and_ends_with_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
