@@ -107,6 +107,20 @@ def test_guesses_open_nothing_and_close_nothing(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
+    "others",
+    ['{"a": 1}; {ours}', '{ours}; {x}', "a[b]=c; {ours}", "path=/x; {ours}", 'a="b;c; {ours}', "{ours}; {name}=forged",
+     "{name}=forged; {ours}", "a=" + "x" * 10_000 + "; {ours}"],
+    ids=["json", "json-after", "brackets", "attribute", "quote", "same-name-after", "same-name-before", "large"],
+)  # fmt: skip
+def test_cookies_that_other_programs_of_this_machine_set_do_not_lock_out(desk: Desk, others: str) -> None:
+    """Cookies do not tell ports apart: whatever was set by another server on 127.0.0.1 is sent here too."""
+    cookie = desk.enter()
+    line = others.replace("{ours}", cookie).replace("{name}", cookie.partition("=")[0])
+    assert desk.ask("/", Cookie=line)[0] == 200
+    assert desk.ask("/", Cookie=line.replace(cookie, "c=d"))[0] == 403
+
+
+@pytest.mark.parametrize(
     "host",
     ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost:1", "[::1]:{port}", "", None,
      "127.0.0.1:{port}.evil.example", "LOCALHOST:{port}"],
