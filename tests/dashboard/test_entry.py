@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import http.client
+import logging
+import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
+from starlette.requests import Request
 from support.dashboard import MeshInMemory, Served, peer
 
+from meshnode.control.web import site
 from meshnode.control.web.doors import SESSION_IDLE_S, SESSIONS, TICKET_S, TICKETS, Doors
 from meshnode.control.web.guard import CSP, HEADERS, Asked, refusal_of
+from meshnode.control.web.pages import mesh
 
 PORT = 4711
 ACTION = "/mesh/request-sync"
@@ -222,3 +228,37 @@ def test_only_so_many_are_open_at_once() -> None:
 def test_a_safe_request_is_judged_by_what_it_is_alone() -> None:
     asked = Asked("GET", "/", f"127.0.0.1:{PORT}", None, "same-origin", known=True)
     assert refusal_of(asked, PORT) is None
+
+
+def half_a_form(desk: Desk) -> socket.socket:
+    head = f"POST {ACTION} HTTP/1.1\r\nHost: {desk.host}\r\nOrigin: http://{desk.host}\r\nCookie: {desk.enter()}\r\n"
+    host, _, port = desk.host.partition(":")
+    connection = socket.create_connection((host, int(port)), timeout=10)
+    connection.sendall(f"{head}Content-Length: 100\r\n\r\nsite=".encode())
+    return connection
+
+
+def test_a_form_that_never_ends_is_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "FORM_S", 0.05)
+    with half_a_form(desk) as connection:
+        assert connection.recv(15) == b"HTTP/1.1 400 Ba"
+
+
+def test_a_browser_that_goes_away_in_the_middle_of_a_form_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, left = threading.Event(), threading.Event()
+
+    async def form_of(request: Request) -> dict[str, str]:
+        asked.set()
+        try:
+            return await site.form_of(request)
+        finally:
+            left.set()
+
+    monkeypatch.setattr(mesh, "form_of", form_of)
+    with Served(node := MeshInMemory([peer(0)])) as served:
+        with half_a_form(Desk(served, node)):
+            assert asked.wait(10)
+        assert left.wait(10)
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]

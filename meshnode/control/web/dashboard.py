@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -105,6 +105,8 @@ class Faultless:
         """One request."""
         try:
             await self._app(scope, receive, send)
+        except ClientDisconnect:
+            return  # it went away while it was sending: nobody is there to be told
         except Exception:
             log_event(LOG, logging.ERROR, LogEvent.FAULT, trace=True, work="a page of the dashboard")
 
