@@ -169,9 +169,9 @@ def test_no_other_page_makes_the_node_do_something(desk: Desk, origin: str | Non
 
 def test_no_other_page_reads_or_frames_it(desk: Desk) -> None:
     cookie = desk.enter()
-    for site in ("same-site", "cross-site", "nonsense"):
-        assert desk.ask("/", Cookie=cookie, Sec_Fetch_Site=site)[0] == 403
-        assert desk.ask("/live/mesh", Cookie=cookie, Sec_Fetch_Site=site)[0] == 403
+    for origin in ("same-site", "cross-site", "nonsense"):
+        assert desk.ask("/", Cookie=cookie, Sec_Fetch_Site=origin)[0] == 403
+        assert desk.ask("/live/mesh", Cookie=cookie, Sec_Fetch_Site=origin)[0] == 403
     _, _, headers = desk.ask("/", Cookie=cookie, Sec_Fetch_Site="none", Origin="http://evil.example")
     assert {name: headers[name.lower()] for name in HEADERS} == HEADERS
     assert headers["cache-control"] == "no-store"
