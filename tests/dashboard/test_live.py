@@ -15,6 +15,8 @@ from support.dashboard import MeshInMemory, Served, large_mesh, peer
 from meshnode.control.web import live
 from meshnode.control.web.live import APART_S, Due, Hub, LiveResponse, Pace, Wake, event_text
 from meshnode.control.web.throughput import Rate, Throughput
+from meshnode.errors import BusyError
+from meshnode.node.bell import Bell
 from meshnode.node.metricviews import GAUGE, labelled
 
 
@@ -207,3 +209,26 @@ async def test_a_stream_lets_its_session_live_on_and_ends_with_it(monkeypatch: p
         await LiveResponse(hub, [], lambda: next(answers))({}, receive, send)  # type: ignore[arg-type]
     assert b"event: ended\ndata: \n\n" in sent
     assert next(answers, None) is None
+
+
+def test_a_source_that_failed_once_is_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node was busy for a moment: pages that stay open go on being true."""
+    monkeypatch.setattr(live, "AGAIN_S", 0.01)
+
+    class Busy(MeshInMemory):
+        failures = 2
+
+        async def changes(self, *tables: str, **_options: Any) -> AsyncIterator[Any]:
+            if self.failures:
+                self.failures -= 1
+                raise BusyError("another program holds the database")
+            yield None
+            await asyncio.Event().wait()
+
+    async def scenario() -> None:
+        hub = Hub(node := Busy(), asyncio.Event())
+        async with hub.watching(), asyncio.timeout(10):
+            while node.failures or hub.seen[Wake.CHANGES] < 3:  # two failures, then one change
+                await Bell.wait(hub.bell.listen(), 0.05)
+
+    asyncio.run(scenario())
