@@ -16,9 +16,11 @@ from support.service_words import line_of, systemd_words, windows_words
 
 from meshnode.cli.service.description import Service, described, program_of
 from meshnode.cli.service.launchd import Launchd
+from meshnode.cli.service.manager import Ran
+from meshnode.cli.service.steps import inspect
 from meshnode.cli.service.systemd import Systemd
 from meshnode.cli.service.windows import Windows
-from meshnode.errors import UsageError
+from meshnode.errors import ConfigError, UsageError
 
 USUAL = Service(("/opt/venv/bin/python", "-P", "-m", "meshnode"), "/home/ada/.local/share/meshnode", usual=True)
 HOSTILE = [
@@ -240,3 +242,21 @@ def test_the_program_is_the_interpreter_and_searches_no_folder_that_it_starts_in
     assert shown.stdout.startswith("meshnode ")
     with pytest.raises(UsageError, match="interpreter"):
         program_of("")
+
+
+@pytest.mark.parametrize("words", [["--home", "/h\n", "up"], ["--home", "/h", "up", "--passphrase-fd", "0"]], ids=len)
+def test_an_agent_that_another_hand_changed_is_only_compared(tmp_path: Path, words: list[str]) -> None:
+    manager = Launchd(tmp_path, 501)
+    manager.path(USUAL).parent.mkdir(parents=True)
+    text = plistlib.dumps({"ProgramArguments": [*USUAL.program, *words], "StandardInPath": 0})
+    manager.path(USUAL).write_bytes(text)
+    found = inspect(USUAL, manager, lambda _command: Ran(1))
+    assert (found.installed, found.as_this_version) == (True, False)
+
+
+def test_a_pipe_in_the_place_of_a_unit_keeps_nobody_waiting(tmp_path: Path) -> None:
+    manager = Systemd({"XDG_CONFIG_HOME": str(tmp_path)}, tmp_path)
+    manager.path(USUAL).parent.mkdir(parents=True)
+    os.mkfifo(manager.path(USUAL))
+    with pytest.raises(ConfigError, match="it is a pipe"):
+        inspect(USUAL, manager, lambda _command: Ran(1))

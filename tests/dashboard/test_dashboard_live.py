@@ -9,16 +9,19 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
+from support.cases import CasesInMemory, conflict, notice
 from support.dashboard import MeshInMemory, Served, large_mesh, peer
 
 from meshnode.control.web import live
 from meshnode.control.web.live import APART_S, Due, Hub, LiveResponse, Pace, Wake, event_text
 from meshnode.control.web.throughput import Rate, Throughput
+from meshnode.errors import BusyError
+from meshnode.node.bell import Bell
 from meshnode.node.metricviews import GAUGE, labelled
 
 
 @contextmanager
-def opened(served: Served) -> Iterator[http.client.HTTPResponse]:
+def opened(served: Served, stream_of: str = "mesh") -> Iterator[http.client.HTTPResponse]:
     """A page's stream."""
     host, _, way_in = served.way_in().removeprefix("http://").partition("/")
     with (
@@ -29,7 +32,7 @@ def opened(served: Served) -> Iterator[http.client.HTTPResponse]:
         entered = entering.getresponse()
         entered.read()
         cookie = str(entered.getheader("set-cookie")).partition(";")[0]
-        stream.request("GET", "/live?page=mesh", headers={"Cookie": cookie})
+        stream.request("GET", f"/live/{stream_of}", headers={"Cookie": cookie})
         with stream.getresponse() as answer:
             yield answer
 
@@ -46,6 +49,16 @@ def events(stream: http.client.HTTPResponse) -> Iterator[tuple[str, str]]:
         elif not field and name:
             yield name, "\n".join(data)
             name, data = "", []
+
+
+@pytest.mark.parametrize(
+    ("page", "first"), [("conflicts?page=2", "11 to 20 of 25"), ("notices?page=2", "21 to 25 of 25")], ids=str
+)
+def test_the_stream_of_a_second_page_goes_on_showing_it(page: str, first: str) -> None:
+    node = CasesInMemory([conflict(at) for at in range(25)], [notice(at, "joined") for at in range(25)])
+    with Served(node) as served, opened(served, page) as stream:
+        told = events(stream)
+        assert first in dict(next(told) for _ in range(3))[page.partition("?")[0]]
 
 
 def test_a_stream_tells_at_once_then_what_is_otherwise_and_ends_with_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,3 +209,26 @@ async def test_a_stream_lets_its_session_live_on_and_ends_with_it(monkeypatch: p
         await LiveResponse(hub, [], lambda: next(answers))({}, receive, send)  # type: ignore[arg-type]
     assert b"event: ended\ndata: \n\n" in sent
     assert next(answers, None) is None
+
+
+def test_a_source_that_failed_once_is_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node was busy for a moment: pages that stay open go on being true."""
+    monkeypatch.setattr(live, "AGAIN_S", 0.01)
+
+    class Busy(MeshInMemory):
+        failures = 2
+
+        async def changes(self, *tables: str, **_options: Any) -> AsyncIterator[Any]:
+            if self.failures:
+                self.failures -= 1
+                raise BusyError("another program holds the database")
+            yield None
+            await asyncio.Event().wait()
+
+    async def scenario() -> None:
+        hub = Hub(node := Busy(), asyncio.Event())
+        async with hub.watching(), asyncio.timeout(10):
+            while node.failures or hub.seen[Wake.CHANGES] < 3:  # two failures, then one change
+                await Bell.wait(hub.bell.listen(), 0.05)
+
+    asyncio.run(scenario())

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import http.client
+import logging
+import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
+from starlette.requests import Request
 from support.dashboard import MeshInMemory, Served, peer
 
+from meshnode.control.web import site
 from meshnode.control.web.doors import SESSION_IDLE_S, SESSIONS, TICKET_S, TICKETS, Doors
 from meshnode.control.web.guard import CSP, HEADERS, Asked, refusal_of
+from meshnode.control.web.pages import mesh
 
 PORT = 4711
 ACTION = "/mesh/request-sync"
@@ -72,7 +78,7 @@ def test_nothing_is_served_without_the_cookie_but_files(desk: Desk) -> None:
     file = page.partition('href="/static/')[2].partition('"')[0]
     status, _, headers = desk.ask(f"/static/{file}")
     assert (status, headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
-    for path in ("/", "/members", "/live", "/live?page=mesh", "/nothing", "/enter", "/enter?token="):
+    for path in ("/", "/members", "/live/mesh", "/live/x", "/nothing", "/enter", "/enter?token="):
         status, body, _ = desk.ask(path)
         assert status == 403
         assert "desk" not in body
@@ -104,6 +110,20 @@ def test_guesses_open_nothing_and_close_nothing(desk: Desk) -> None:
         assert desk.ask(f"/enter?token={guess}" if guess.isascii() else "/enter?token=%C3%A9")[0] == 403
     assert desk.ask(f"/enter?token={token}", "HEAD")[0] == 405
     desk.enter(way_in)
+
+
+@pytest.mark.parametrize(
+    "others",
+    ['{"a": 1}; {ours}', '{ours}; {x}', "a[b]=c; {ours}", "path=/x; {ours}", 'a="b;c; {ours}', "{ours}; {name}=forged",
+     "{name}=forged; {ours}", "a=" + "x" * 10_000 + "; {ours}"],
+    ids=["json", "json-after", "brackets", "attribute", "quote", "same-name-after", "same-name-before", "large"],
+)  # fmt: skip
+def test_cookies_that_other_programs_of_this_machine_set_do_not_lock_out(desk: Desk, others: str) -> None:
+    """Cookies do not tell ports apart: whatever was set by another server on 127.0.0.1 is sent here too."""
+    cookie = desk.enter()
+    line = others.replace("{ours}", cookie).replace("{name}", cookie.partition("=")[0])
+    assert desk.ask("/", Cookie=line)[0] == 200
+    assert desk.ask("/", Cookie=line.replace(cookie, "c=d"))[0] == 403
 
 
 @pytest.mark.parametrize(
@@ -149,9 +169,9 @@ def test_no_other_page_makes_the_node_do_something(desk: Desk, origin: str | Non
 
 def test_no_other_page_reads_or_frames_it(desk: Desk) -> None:
     cookie = desk.enter()
-    for site in ("same-site", "cross-site", "nonsense"):
-        assert desk.ask("/", Cookie=cookie, Sec_Fetch_Site=site)[0] == 403
-        assert desk.ask("/live", Cookie=cookie, Sec_Fetch_Site=site)[0] == 403
+    for origin in ("same-site", "cross-site", "nonsense"):
+        assert desk.ask("/", Cookie=cookie, Sec_Fetch_Site=origin)[0] == 403
+        assert desk.ask("/live/mesh", Cookie=cookie, Sec_Fetch_Site=origin)[0] == 403
     _, _, headers = desk.ask("/", Cookie=cookie, Sec_Fetch_Site="none", Origin="http://evil.example")
     assert {name: headers[name.lower()] for name in HEADERS} == HEADERS
     assert headers["cache-control"] == "no-store"
@@ -208,3 +228,37 @@ def test_only_so_many_are_open_at_once() -> None:
 def test_a_safe_request_is_judged_by_what_it_is_alone() -> None:
     asked = Asked("GET", "/", f"127.0.0.1:{PORT}", None, "same-origin", known=True)
     assert refusal_of(asked, PORT) is None
+
+
+def half_a_form(desk: Desk) -> socket.socket:
+    head = f"POST {ACTION} HTTP/1.1\r\nHost: {desk.host}\r\nOrigin: http://{desk.host}\r\nCookie: {desk.enter()}\r\n"
+    host, _, port = desk.host.partition(":")
+    connection = socket.create_connection((host, int(port)), timeout=10)
+    connection.sendall(f"{head}Content-Length: 100\r\n\r\nsite=".encode())
+    return connection
+
+
+def test_a_form_that_never_ends_is_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "FORM_S", 0.05)
+    with half_a_form(desk) as connection:
+        assert connection.recv(15) == b"HTTP/1.1 400 Ba"
+
+
+def test_a_browser_that_goes_away_in_the_middle_of_a_form_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, left = threading.Event(), threading.Event()
+
+    async def form_of(request: Request) -> dict[str, str]:
+        asked.set()
+        try:
+            return await site.form_of(request)
+        finally:
+            left.set()
+
+    monkeypatch.setattr(mesh, "form_of", form_of)
+    with Served(node := MeshInMemory([peer(0)])) as served:
+        with half_a_form(Desk(served, node)):
+            assert asked.wait(10)
+        assert left.wait(10)
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]

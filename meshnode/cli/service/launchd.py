@@ -56,7 +56,7 @@ class Launchd:
             said = plistlib.loads(text)
             command = [str(word) for word in said["ProgramArguments"]]
             environment = [(str(name), str(value)) for name, value in said.get("EnvironmentVariables", {}).items()]
-            passphrase_file = said.get("StandardInPath")
+            passphrase_file = None if said.get("StandardInPath") is None else str(said["StandardInPath"])
         except Exception:  # a file of another hand: the parser raises whatever it meets
             return None
         return described(command, usual=usual, passphrase_file=passphrase_file, environment=environment)

@@ -12,8 +12,10 @@ from typing import Any
 
 from meshnode.cli.service.description import Service
 from meshnode.cli.service.manager import Manager, Ran, Run, Step
-from meshnode.errors import ConfigError, MeshError, reason_of
-from meshnode.node.private import write_private
+from meshnode.errors import ConfigError, MeshError, UsageError, reason_of
+from meshnode.node.private import open_file, write_private
+
+_FILE_BYTES = 1024 * 1024  # far more than any file of ours has; against something else in its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def inspect(service: Service, manager: Manager, run: Run) -> Installed:
             *("there is no such file", service.home, None, None, todo),
         )
     said, state = manager.read(text, usual=service.usual), manager.state(service, run)
-    same = said is not None and manager.text(_renewed(said, service)) == text
+    same = said is not None and _renewed(said, service, manager) == text
     return Installed(
         *(manager.name, manager.label(service), str(path), True, state.enabled, state.running, state.said),
         home=service.home if said is None else said.home,
@@ -109,9 +111,12 @@ def standing(value: Done | Installed) -> dict[str, Any]:
     return asdict(value)
 
 
-def _renewed(said: Service, service: Service) -> Service:
-    """The installed one as this program would write it."""
-    return replace(said, program=service.program, environment=service.environment)
+def _renewed(said: Service, service: Service, manager: Manager) -> bytes | None:
+    """The installed one as this program would write it; None where it would not, since another hand changed it."""
+    try:
+        return manager.text(replace(said, program=service.program, environment=service.environment))
+    except UsageError:
+        return None
 
 
 def _todo(said: Service | None) -> str:
@@ -124,7 +129,8 @@ def _todo(said: Service | None) -> str:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        with open_file(path) as file:
+            return file.read(_FILE_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -76,14 +76,15 @@ def dashboard_app(operations: Operations, doors: Doors, port: int, stopping: asy
         return entered(doors, request.query_params.get("token", ""), port)
 
     async def live(request: Request) -> Response:
-        query = _query(request)
-        page = next((page for page in EVERY if page.name == query.get("page")), PAGES[0])
-        return LiveResponse(web.hub, fragments_of(web, page, query), request.scope[ALIVE])
+        page = next((page for page in EVERY if page.name == request.path_params["page"]), None)
+        if page is None:
+            raise HTTPException(404)
+        return LiveResponse(web.hub, fragments_of(web, page, _query(request)), request.scope[ALIVE])
 
     routes = [
         Route(ENTER, enter),
         Route("/static/{digest}/{name:path}", assets.serve),
-        Route("/live", live),
+        Route("/live/{page}", live, methods=["GET"]),
         *(Route(page.url, _page(web, page)) for page in EVERY),
         *(route for page in PAGES for route in page.routes(web)),
     ]
@@ -104,6 +105,8 @@ class Faultless:
         """One request."""
         try:
             await self._app(scope, receive, send)
+        except ClientDisconnect:
+            return  # it went away while it was sending: nobody is there to be told
         except Exception:
             log_event(LOG, logging.ERROR, LogEvent.FAULT, trace=True, work="a page of the dashboard")
 
@@ -135,7 +138,7 @@ def _page(web: Web, page: Page) -> Callable[[Request], Awaitable[Response]]:
             **shell_context(PAGES, page.under or page.name, status, web.now_ms()),
             "title": page.title,
             "query": query,
-            "stream": "/live?" + urlencode({**query, "page": page.name}),
+            "stream": f"/live/{page.name}?{urlencode(query)}",  # all of the query is the page's own: `page=2` too
             "theme": _theme(request),
         }
         for each in (*(fragment.context for fragment in page.fragments), page.context):

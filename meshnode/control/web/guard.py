@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -23,7 +22,8 @@ ENTER: Final = "/enter"
 STATIC: Final = "/static/"
 SAFE: Final = ("GET", "HEAD")
 UNSAFE: Final = ("POST",)
-COOKIE_BYTES: Final = 8192  # of a Cookie header that is read; every program on this machine may have left some
+COOKIE_BYTES: Final = 16 * 1024  # of the Cookie headers that are read: as much as the head of a request may have
+COOKIES: Final = 4  # of this port that are tried; another program may have set one of the same name
 CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -83,16 +83,15 @@ def cookie_name(port: int) -> str:
     return f"meshnode-{port}"
 
 
-def session_in(headers: Headers, port: int) -> str:
-    """What the cookie of this port says, empty where there is none that can be read."""
-    text = headers.get("cookie", "")
-    if len(text) > COOKIE_BYTES:
-        return ""
-    try:
-        found = SimpleCookie(text).get(cookie_name(port))
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+def sessions_in(headers: Headers, port: int) -> list[str]:
+    """What the cookies of this port say, at most COOKIES; beside them every program on this machine may leave its own.
+
+    Browsers send what those set as it is, well formed or not, and may send two of one name: one such line must not
+    hide ours (RFC 6265 §5.4 splits at semicolons and nothing else).
+    """
+    text = "; ".join(headers.getlist("cookie"))[:COOKIE_BYTES]
+    pairs = (each.strip().partition("=") for each in text.split(";"))
+    return [value for name, _, value in pairs if name == cookie_name(port)][:COOKIES]
 
 
 class Guard:
@@ -108,18 +107,18 @@ class Guard:
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        session = session_in(headers, self._port)
+        session = next((each for each in sessions_in(headers, self._port) if self._doors.knows(each)), None)
         asked = Asked(
             method=scope["method"],
             path=scope["path"],
             host=headers.get("host", ""),
             origin=headers.get("origin"),
             fetch_site=headers.get("sec-fetch-site"),
-            known=self._doors.knows(session),
+            known=session is not None,
         )
         refusal = refusal_of(asked, self._port)
         if refusal is None:
-            scope[ALIVE] = partial(self._doors.knows, session)
+            scope[ALIVE] = partial(self._doors.knows, session or "")
             await self._app(scope, receive, _with_headers(send))
         else:
             by_page = headers.get("hx-request") == "true" and refusal.reason == _NOT_HERE

@@ -28,6 +28,7 @@ LOG = logging.getLogger("meshnode.dashboard")
 COARSE_TICKS: Final = 30  # ticks after which how long ago something was is told anew
 TICK_S: Final = 1.0  # seconds between two looks at what tells nobody that it changed: links, and how far all are
 APART_S: Final = 0.5  # seconds at least between two times that a fragment is sent, and a source is asked again
+AGAIN_S: Final = 5.0  # seconds after which a source that failed, since the node was busy, is followed again
 HEARTBEAT_S: Final = 15.0  # seconds after which a stream without news says that it lives
 ALIVE_S: Final = 60.0  # seconds between two times that an open page lets its session live on
 ENDED: Final = "ended"  # the event by which a page learns that its session is over
@@ -78,7 +79,7 @@ class Hub:
         self._streams += 1
         if self._streams == 1:
             work = (self._tick, self._follow_changes, self._follow_notices, self._follow_conflicts)
-            self._followers = [asyncio.create_task(_guarded(each), name="meshnode-dashboard") for each in work]
+            self._followers = [asyncio.create_task(self._go_on(each), name="meshnode-dashboard") for each in work]
         try:
             yield
         finally:
@@ -93,6 +94,22 @@ class Hub:
         """Something of it is otherwise."""
         self.seen[source] += 1
         self.bell.ring()
+
+    async def _go_on(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Follow a source again after it failed: open pages would say that they are connected, and stand still."""
+        told = ""
+        while True:
+            try:
+                return await work()
+            except MeshError as error:
+                if str(error) != told:  # once, however long it lasts
+                    told = str(error)
+                    log_event(LOG, logging.WARNING, LogEvent.WORK_WAITS, work="a source of the dashboard", reason=told)
+            except Exception:
+                return log_event(LOG, logging.ERROR, LogEvent.FAULT, trace=True, work="a source of the dashboard")
+            await asyncio.sleep(AGAIN_S)
+            for source in (Wake.CHANGES, Wake.NOTICES, Wake.CONFLICTS):  # what came meanwhile was not told
+                self.wake(source)
 
     async def _tick(self) -> None:
         for tick in itertools.count(1):
@@ -251,12 +268,3 @@ async def _send(send: Send, text: str, *, more: bool = True) -> None:
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _guarded(work: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await work()
-    except MeshError as error:
-        log_event(LOG, logging.WARNING, LogEvent.WORK_WAITS, work="a source of the dashboard", reason=str(error))
-    except Exception:
-        log_event(LOG, logging.ERROR, LogEvent.FAULT, trace=True, work="a source of the dashboard")

@@ -25,6 +25,7 @@ from meshnode.node.views import Status, TableView
 
 FORM_BYTES: Final = 1024 * 1024  # of one form; against a mistaken page
 FORM_FIELDS: Final = 1000
+FORM_S: Final = 30.0  # seconds in which a form has to be here; one that never ends keeps a connection from others
 FRESH_S: Final = 0.4  # seconds at least for which one look at the node serves every open page
 SHARE: Final = 10  # times as long as it took: no look takes more than a tenth of the time
 
@@ -147,12 +148,16 @@ class Page:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form that was sent; of two of one name the last. UsageError where it is too large."""
+    """The fields of a form that was sent; of two of one name the last. UsageError where it is too large, or slow."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > FORM_BYTES:
-            raise UsageError(f"a form has at most {FORM_BYTES:,} bytes")
+    try:
+        async with asyncio.timeout(FORM_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > FORM_BYTES:
+                    raise UsageError(f"a form has at most {FORM_BYTES:,} bytes")
+    except TimeoutError:
+        raise UsageError(f"the form was not here within {FORM_S:.0f} seconds") from None
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS))
     except ValueError as error:
