@@ -79,6 +79,8 @@ async def test_the_state_says_the_most_important_thing() -> None:
     assert await said(MeshInMemory()) == ("idle", "no other members yet")
     assert await said(MeshInMemory([peer(0)])) == ("good", "1 of 1 linked, level")
     assert await said(MeshInMemory([peer(0, behind=1)])) == ("warn", "1 of 1 linked, catching up")
+    assert await said(MeshInMemory([peer(0, groups_behind=1)])) == ("warn", "1 of 1 linked, not all applied")
+    assert await said(MeshInMemory([peer(0), peer(1, linked=False)])) == ("warn", "1 of 2 linked")
     assert await said(MeshInMemory([peer(0, linked=False)])) == ("warn", "none of 1 linked")
     assert await said(MeshInMemory([peer(0, stuck=True)])) == ("bad", "1 of 1 linked, a stream stands still")
     assert await said(MeshInMemory([peer(0)], online=False)) == ("warn", "cut off on purpose")
@@ -105,3 +107,8 @@ def test_every_kind_of_notice_has_words_but_those_by_which_a_link_ended() -> Non
     ends = {code.name.lower().replace("_", "-") for code in CloseCode}
     assert NOTICE_KINDS - KINDS.keys() <= ends
     assert KINDS.keys() <= NOTICE_KINDS
+
+
+async def test_a_link_on_which_next_to_nothing_passes_is_drawn() -> None:
+    picture = picture_of(await MeshInMemory([peer(0)]).status(), lambda _short: Rate(0.6, 0.6), WIDE)
+    assert [line.flow for line in picture.lines] == [""]

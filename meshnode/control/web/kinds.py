@@ -68,9 +68,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "conflicts-dropped": Kind(
         "Conflicts were dropped, since there were too many", "Decide those that are open: see Conflicts."
     ),
-    "unsigned": Kind(
-        "Rows that stay on this device for now", "They are signed once it may write: see Members."
-    ),
+    "unsigned": Kind("Rows that stay on this device for now", "They are signed once it may write: see Members."),
     "unsyncable": Kind("Rows that cannot be events", "Change what the line names in the application's database."),
     "unwatched": Kind("An adopted table was not watched for a time", _REMAINS),
     "mended": Kind("Rows or clocks were mended", _REMAINS),

@@ -100,8 +100,10 @@ def standing_of(peer: PeerView) -> Standing:
         return Standing("bad", "stands still")
     if not peer.linked:
         return Standing("idle", "not linked")
-    if peer.behind or peer.ahead or peer.groups_behind or peer.groups_ahead:
+    if peer.behind or peer.ahead:
         return Standing("warn", "catching up")
+    if peer.groups_behind or peer.groups_ahead:
+        return Standing("warn", "not all applied")
     return Standing("good", "level")
 
 
@@ -113,7 +115,9 @@ def lag_of(peer: PeerView) -> str:
     if peer.ahead:
         parts.append(f"{count(peer.ahead, 'group')} to get")
     if not parts and peer.groups_behind:
-        parts.append(f"behind in {count(peer.groups_behind, 'group')}")
+        parts.append(f"{count(peer.groups_behind, 'group')} not applied there: is a table missing?")
+    if not parts and peer.groups_ahead:
+        parts.append(f"{count(peer.groups_ahead, 'group')} not applied here: is a table missing?")
     return ", ".join(parts)
 
 
@@ -129,7 +133,7 @@ def summary_of(status: Status) -> str:
         return f"{shown(status.name, 40)} is the only member of this mesh."
     linked = [peer for peer in members if peer.linked]
     behind = sum(standing_of(peer).kind == "warn" for peer in linked)
-    more = f"; {behind} of them catching up" if behind else ""
+    more = f"; {behind} of them not level" if behind else ""
     return f"{shown(status.name, 40)} is linked to {len(linked)} of {count(len(members), 'other member')}{more}."
 
 

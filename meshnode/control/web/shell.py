@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from meshnode.control.web.picture import standing_of
 from meshnode.control.web.site import Context, Page
 from meshnode.node.views import Status
 
@@ -45,9 +46,13 @@ def state_of(status: Status) -> State:
         return State("idle", "no other members yet")
     if linked == 0:
         return State("warn", f"none of {len(peers)} linked")
-    behind = any(peer.behind or peer.ahead for peer in peers if peer.linked)
-    level = ", catching up" if behind else ", level"
-    return State("good" if linked == len(peers) and not behind else "warn", f"{linked} of {len(peers)} linked{level}")
+    linked_ones = f"{linked} of {len(peers)} linked"
+    uneven = [standing_of(peer) for peer in peers if peer.linked and standing_of(peer).kind != "good"]
+    if uneven:
+        return State("warn", f"{linked_ones}, {uneven[0].text}")
+    if linked < len(peers):
+        return State("warn", linked_ones)
+    return State("good", f"{linked_ones}, level")
 
 
 def entries(pages: Sequence[Page], current: str, status: Status) -> list[Entry]:

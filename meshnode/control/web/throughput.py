@@ -23,7 +23,7 @@ class Rate:
     @property
     def any(self) -> bool:
         """Whether there is something worth a mark."""
-        return self.sent + self.received >= 1.0
+        return max(self.sent, self.received) >= 1.0
 
 
 STILL: Final = Rate()
