@@ -63,7 +63,7 @@ def test_links_come_and_go_before_ones_eyes_and_focus_stays(browser: Browser) ->
         button = page.get_by_role("button", name="Request sync from lap")
         button.focus()
         node.changed(1, linked=False, opened_by_us=None)
-        expect(state).to_have_text("1 of 2 linked, level")
+        expect(state).to_have_text("1 of 2 linked")
         expect(page.get_by_role("row", name="nas")).to_contain_text("not linked")
         expect(button).to_be_focused()
 
