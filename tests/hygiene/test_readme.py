@@ -24,6 +24,14 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SAID = {
     "two_nodes.py": "[Note(id='n1', title='Milk', done=False)]\n",
+    "sensor_log.py": """\
+01 June: 96 readings, mean 15.0 °C, highest 20.0 °C
+02 June: 96 readings, mean 15.5 °C, highest 20.5 °C
+readings at the sensor: 192 at the display: 0
+once both take part in raw tables, at the display: 192
+after a third day, at the sensor: 288 at the display: 192
+192 rows and 192 events dropped, at the sensor: 96
+""",
 }
 """All that an example prints, of those whose output is the same each time; the others name Milk."""
 
