@@ -32,6 +32,18 @@ once both take part in raw tables, at the display: 192
 after a third day, at the sensor: 288 at the display: 192
 192 rows and 192 events dropped, at the sensor: 96
 """,
+    "memory_tiers.py": """\
+desk: confirmed, +0.6, 0 unresolved
+desk alone: confirmed, +0.6, 1 unresolved
+robot alone: refuted, -0.3, 0 unresolved
+desk, when the memory has come: refuted, -0.3, 0 unresolved
+robot: refuted, -0.3, 0 unresolved
+equal: True
+tier: short or long? It shows long.
+desk: decided for short, conflicts left: 0
+robot: decided for short, conflicts left: 0
+equal: True
+""",
 }
 """All that an example prints, of those whose output is the same each time; the others name Milk."""
 
