@@ -1,17 +1,15 @@
-"""What a reader runs first runs: the example, and the demo as a script sees it."""
+"""What a reader runs first runs: the demo, as a script sees it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from pathlib import Path
 
 from support.command import meshnode
 from support.nodes import PATIENCE_S
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 KEPT = ("laptop", "phone", "nas")
 
 
@@ -27,12 +25,6 @@ async def run(*command: str) -> tuple[int | None, str, str]:
         if process.returncode is None:
             process.kill()
     return process.returncode, out.decode(), err.decode()
-
-
-async def test_two_nodes_in_one_program() -> None:
-    code, out, err = await run(os.fspath(EXAMPLES / "two_nodes.py"))
-    assert (code, err) == (0, "")
-    assert out == "[Note(id='n1', title='Milk', done=False)]\n"
 
 
 async def test_the_demo_converges_and_says_so_in_one_line(tmp_path: Path) -> None:
