@@ -22,7 +22,7 @@ from meshnode.node.configtext import value_text
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-ENDLESS = {ROOT / "examples" / "notes_tk.py"}  # tests/node/test_example_notes.py drives it
+ENDLESS = {ROOT / "examples" / f"{name}.py" for name in ("notes_tk", "todo_web")}  # driven by tests of their own
 
 
 def blocks(kind: str) -> list[str]:
