@@ -348,7 +348,7 @@ async def open_local(home: Home, *, writing: bool, taking_back: bool = False) ->
     if writing and not taking_back:
         refuse_moved(home)
     key = home.site_key() if writing else None
-    storage = await asyncio.to_thread(Storage.open, database_of(home, key), key)
+    storage = await asyncio.to_thread(lambda: Storage.open(database_of(home, key), key))
     try:
         if writing:
             await keeping.finish_erasure(storage)

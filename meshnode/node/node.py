@@ -181,7 +181,7 @@ class Node(Embedding, Reloading, LocalNode):
             await self._found()
         key = self._ready() if self.home.passphrase.may_ask else await to_the_end(self._ready)
         config = await self._begin(self._wanted.settings_of(self.home))
-        self._storage = await asyncio.to_thread(Storage.open, database_of(self.home, key), key)
+        self._storage = await asyncio.to_thread(lambda: Storage.open(database_of(self.home, key), key))
         engine = self.storage.engine
         if self._wanted.invite:
             refuse_other_mesh(self._wanted.invite, engine.context.mesh_id)

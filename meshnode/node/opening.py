@@ -33,6 +33,7 @@ class Settings(TypedDict, total=False):
     announce_on_wired_networks: bool
     max_links: int
     metrics_port: int
+    dashboard_port: int
     scope: list[str]
     replicate_raw_ingress: bool
     replay_budget_days: int

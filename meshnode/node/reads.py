@@ -49,7 +49,7 @@ class Reading(Telling, Contested, Logbook):
 @asynccontextmanager
 async def open_reading(home: Home) -> AsyncIterator[Reading]:
     """The store of a node that does not run, without its lock."""
-    storage = await asyncio.to_thread(Storage.open, database_of(home), None)
+    storage = await asyncio.to_thread(lambda: Storage.open(database_of(home), None))
     try:
         yield Reading(home, storage)
     finally:

@@ -123,7 +123,7 @@ def test_doctor_runs_once_for_all_pages_and_shows_how_far_it_is(browser: Browser
     with Served(node) as served, visiting(browser, served) as (page, _):
         for _each in range(5):
             page.goto(served.origin + "/doctor")
-        expect(page.locator(".progress")).to_contain_text("0 of 22, looking at home")
+        expect(page.locator(".progress")).to_contain_text(f"0 of {len(NAMES)}, looking at home")
         page.get_by_role("button", name="Run all checks again").click()
         expect(page.locator("#said")).to_contain_text("Checks are being made already")
         assert node.looked_at == [["home"]]
