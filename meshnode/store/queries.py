@@ -25,7 +25,7 @@ from meshnode.store.rows import unpack_state
 from meshnode.store.tables import Destination, quote
 
 _PAGE: Final = 1000
-ROWS_COUNTED: Final = 100_000  # of all tables together: what nobody keeps count of is counted up to here
+ROWS_COUNTED: Final = 10_000  # of all tables together: what nobody keeps count of is counted up to here
 
 
 class Row(NamedTuple):
