@@ -41,16 +41,17 @@ class DashboardPort:
         if self._clearing is not None:
             self._clearing.cancel()
         view, lives_s = self._dashboard.let_in()
-        self._clearing = asyncio.get_running_loop().call_later(lives_s, self._clear)
+        self._clearing = asyncio.get_running_loop().call_later(lives_s, self.clear)
         return view
 
     async def close(self) -> None:
         """End what is served, open pages too."""
         if self._clearing is not None:
             self._clearing.cancel()
-        self._clear()
+        self.clear()
         await self._entered.aclose()
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Take the file away, also one that a killed node left behind."""
         with suppress(OSError):
             self._page.unlink(missing_ok=True)

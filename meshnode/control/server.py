@@ -41,6 +41,7 @@ class ControlServer:
         listener = _unix_listener(self._home.socket_path) if token is None else loopback_listener()
         answers: dict[str, Answer] = {OPEN_DASHBOARD.name: lambda _node, _arguments: self._dashboard.open()}
         app = control_app(self._operations, token=token, stopping=self._stopping, answers=answers)
+        self._dashboard.clear()
         self._entered.push_async_callback(self._dashboard.close)
         await self._entered.enter_async_context(serving(app, listener, self._stopping))
         if token is not None:

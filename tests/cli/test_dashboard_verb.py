@@ -16,8 +16,10 @@ from support.memory_node import MemoryNode
 
 from meshnode.control.dashboard_port import DashboardPort
 from meshnode.control.dashboardview import way_in
+from meshnode.control.server import ControlServer
 from meshnode.control.web import dashboard, doors
 from meshnode.errors import ConfigError
+from meshnode.node.config import Config
 from meshnode.node.home import Home
 
 BROWSER = """#!/bin/sh
@@ -108,3 +110,11 @@ async def test_the_port_that_the_settings_name_is_used_or_said(home: Home) -> No
             await port.open()
     assert f":{number}/" in (await port.open()).url
     await port.close()
+
+
+async def test_a_way_in_that_a_killed_node_left_goes_as_the_next_one_starts(tmp_path: Path) -> None:
+    home = Home(tmp_path / "n", Config())
+    home.prepare()
+    way_in(home.path).write_text("left by a node that was killed")
+    async with ControlServer(MemoryNode(), home):
+        assert not way_in(home.path).exists()

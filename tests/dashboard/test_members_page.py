@@ -139,7 +139,7 @@ def test_a_member_is_retired_by_keys_alone_and_whom_it_let_in_only_by_a_further_
         expect(page.get_by_role("heading", name="lap")).to_be_visible()
         tab_to(page, "Retire…")
         page.keyboard.press("Enter")
-        expect(page.get_by_text("lap is out for good.")).to_be_visible()
+        expect(page.get_by_text("lap will be out for good.")).to_be_visible()
         tab_to(page, "Retire lap")
         page.keyboard.press("Enter")
         expect(page.locator("#said")).to_contain_text("phone (3c6f239b) would be out")
