@@ -226,6 +226,7 @@ async def test_launchd_and_windows_are_called_and_called_untested(node_home: Pat
     assert (await service(node_home, tools, "remove", manager="windows")).code == 0
     assert [call.split()[1] for call in tools.calls()] == ["/End", "/Delete"]
     printed = await service(node_home, tools, "install", "--print", manager="windows")
+    assert "untested on Windows" in printed.err
     assert printed.out.startswith('<?xml version="1.0" encoding="UTF-16"?>')
 
 

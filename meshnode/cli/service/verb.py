@@ -91,6 +91,8 @@ def act(options: argparse.Namespace, manager: Manager, tool: Run) -> int:
         return 0
     if options.print:
         sys.stdout.write(manager.text(service).decode("utf-16" if manager.name == "windows" else "utf-8"))
+        if manager.untested:
+            print(f"Note: {manager.untested}.", file=sys.stderr)
         return 0
     home = Home(service.home)
     warning = _refuse_unstartable(home, service)
