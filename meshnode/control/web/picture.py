@@ -222,9 +222,7 @@ def _line(x: float, y: float, spot: Spot, peer: PeerView, passing: Rate, ring: b
         _round(spot.x - dx * far),
         _round(spot.y - dy * far),
         spot.kind,
-        _round(
-            1.5 + min(math.log10(1 + passing.sent + passing.received), 6.0) * (0.25 if ring else 0.5) if passes else 1.5
-        ),
+        _thickness(passing, ring) if passes else THIN,
         ("both" if len(ways) == 2 else ways[0]) if passes else "",
         "" if not peer.linked or peer.opened_by_us is None or ring else _arrow(x, y, dx, dy, length - 40.0, peer),
         tuple(rates) if passes and not ring else (),
