@@ -7,7 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
-from meshnode.node.doctor.findings import counted, or_passed, warned
+from meshnode.model.wording import counted_text
+from meshnode.node.doctor.findings import or_passed, warned
 from meshnode.node.doctor.patient import NotLookedAtError, Patient
 from meshnode.node.doctorviews import FindingView
 from meshnode.store import capture, queries, schema
@@ -66,9 +67,9 @@ def judge_adopted(facts: AdoptedFacts) -> list[FindingView]:
     ]
     if facts.waiting and (not facts.running or facts.waiting >= MOST):
         more = "at least " if facts.waiting >= MOST else ""
-        findings.append(warned("adopted", f"{more}{counted(facts.waiting, 'write')} by SQL not signed yet", todo))
+        findings.append(warned("adopted", f"{more}{counted_text(facts.waiting, 'write')} by SQL not signed yet", todo))
     if facts.looking and not facts.running:
-        found = f"rows of {counted(facts.looking, 'table')} not compared yet with what was signed"
+        found = f"rows of {counted_text(facts.looking, 'table')} not compared yet with what was signed"
         findings.append(warned("adopted", found, todo))
-    tables = f"{counted(facts.tables, 'table')} watched" if facts.tables else "no table is adopted"
+    tables = f"{counted_text(facts.tables, 'table')} watched" if facts.tables else "no table is adopted"
     return or_passed("adopted", findings, tables)

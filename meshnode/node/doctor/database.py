@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshnode.limits import MIB
-from meshnode.node.doctor.findings import bytes_text, counted, failed, or_passed, passed, warned
+from meshnode.model.wording import counted_text
+from meshnode.node.doctor.findings import bytes_text, failed, or_passed, passed, warned
 from meshnode.node.doctor.home import SEE_HOME
 from meshnode.node.doctorviews import FindingView
 from meshnode.store.database import WAL_KEPT_BYTES
@@ -79,9 +80,8 @@ def _contents(facts: DatabaseFacts) -> Iterator[FindingView]:
         found = f"its format is {facts.format}, older than {facts.known_format}"
         yield warned(check, found, "`meshnode up`, or any verb that writes, brings it up to date")
     if facts.lost and not facts.problems:
-        found = (
-            f"{counted(facts.lost, 'event')} of the log gone by a hand or damage: streams that carry them stand still"
-        )
+        lost = counted_text(facts.lost, "event")
+        found = f"{lost} of the log gone by a hand or damage: streams that carry them stand still"
         yield failed(
             check, found, "`meshnode check --repair` goes on without them, and asks the other members for them"
         )

@@ -31,11 +31,6 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 row`, `2,000 rows`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def or_passed(check: str, findings: Iterable[FindingView], well: str) -> list[FindingView]:
     """What was found, or that all is well."""
     return list(findings) or passed(check, well)

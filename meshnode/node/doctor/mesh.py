@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from meshnode.limits import CLOCK_OFFSET_NOTICE_MS, SKEW_MS
-from meshnode.node.doctor.findings import counted, failed, listed, or_passed, passed, time_of_day, warned
+from meshnode.model.wording import counted_text
+from meshnode.node.doctor.findings import failed, listed, or_passed, passed, time_of_day, warned
 from meshnode.node.doctorviews import FindingView
 from meshnode.node.memberviews import MemberView, only_authority
 from meshnode.node.views import PeerView
@@ -34,7 +35,9 @@ def judge_clock(facts: ClockFacts) -> list[FindingView]:
     if not told:
         return or_passed("clock", findings, "nobody told the time in the last day, so there is nothing to compare")
     most = max(abs(peer.clock_offset_ms or 0) for peer in told)
-    return or_passed("clock", findings, f"at most {most / 1000:.0f} s off, by what {counted(len(told), 'other')} told")
+    return or_passed(
+        "clock", findings, f"at most {most / 1000:.0f} s off, by what {counted_text(len(told), 'other')} told"
+    )
 
 
 def _offsets(told: Sequence[PeerView], now_ms: int) -> Iterator[FindingView]:
@@ -93,7 +96,7 @@ class LinkFacts:
 def judge_links(facts: LinkFacts) -> list[FindingView]:
     """Who is not linked, and why: the plan of whom to dial says it."""
     if not facts.running:
-        return passed("links", f"no node runs here, so none of {counted(len(facts.members), 'other')} is dialed")
+        return passed("links", f"no node runs here, so none of {counted_text(len(facts.members), 'other')} is dialed")
     if not facts.online:
         return [warned("links", "this node is cut off from others on purpose", "let it talk again, or start it anew")]
     todo = "is it on, and in reach? see `interfaces` and `mdns`"
@@ -106,7 +109,7 @@ def judge_links(facts: LinkFacts) -> list[FindingView]:
     ]
     if not facts.members and not findings:
         return passed("links", "no other member yet: `meshnode invite` lets one in")
-    return or_passed("links", findings, f"linked to {counted(len(facts.members), 'other')}, to all")
+    return or_passed("links", findings, f"linked to {counted_text(len(facts.members), 'other')}, to all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def judge_membership(facts: MembershipFacts) -> list[FindingView]:
     own = next((member for member in facts.members if member.own), None)
     rest = [member for member in facts.members if not member.retired]
     role = "none" if own is None else own.role
-    well = f"{role} of a mesh of {counted(len(rest), 'device')}, {counted(facts.open_invites, 'open invite')}"
+    well = f"{role} of a mesh of {counted_text(len(rest), 'device')}, {counted_text(facts.open_invites, 'open invite')}"
     return or_passed("membership", (*_own_place(own), *_authorities(facts), *_invites(facts)), well)
 
 
@@ -152,7 +155,7 @@ def _authorities(facts: MembershipFacts) -> Iterator[FindingView]:
 
 def _invites(facts: MembershipFacts) -> Iterator[FindingView]:
     if facts.expired_invites:
-        found = f"{counted(facts.expired_invites, 'invite')} expired before anybody used them"
+        found = f"{counted_text(facts.expired_invites, 'invite')} expired before anybody used them"
         yield warned("membership", found, "`meshnode invite` makes another one, and takes the expired ones away")
     if facts.asking:
         todo = f"`meshnode invite approve {facts.asking[0]}` lets it in, `deny` does not"

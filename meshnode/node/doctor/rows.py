@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from meshnode.limits import SKEW_MS
 from meshnode.model.verdict import key_differs
-from meshnode.node.doctor.findings import counted, failed, listed, or_passed, passed, time_of_day, warned
+from meshnode.model.wording import counted_text
+from meshnode.node.doctor.findings import failed, listed, or_passed, passed, time_of_day, warned
 from meshnode.node.doctorviews import FindingView
 from meshnode.node.views import ConflictCounts, LaggingView, NoticeView, SyncStateView, TableView
 from meshnode.store.lagging import HELD, REJECTED
@@ -44,11 +45,13 @@ def judge_schema(facts: TableFacts) -> list[FindingView]:
         for each in facts.drift
     ]
     findings += [_unresolved(each) for each in facts.unresolved]
-    return or_passed("schema", findings, f"{counted(len(facts.tables), 'table')}, and nothing drifts")
+    return or_passed("schema", findings, f"{counted_text(len(facts.tables), 'table')}, and nothing drifts")
 
 
 def _unresolved(each: NoticeView) -> FindingView:
-    found = f"table {each.table}: {counted(each.count, 'event')} of {each.site[:8]} with a key that names no row here"
+    found = (
+        f"table {each.table}: {counted_text(each.count, 'event')} of {each.site[:8]} with a key that names no row here"
+    )
     return warned("schema", found, f"{key_differs(each.table)}; `meshnode verify` names every difference")
 
 
@@ -76,7 +79,7 @@ def _refused(each: LaggingView, now_ms: int) -> FindingView:
 
 
 def _held(table: str, events: int, unusable: bool) -> FindingView:
-    found = f"{counted(events, 'event')} held for table {table}"
+    found = f"{counted_text(events, 'event')} held for table {table}"
     if unusable:
         return warned("held", f"{found}, which cannot be used", "the check `schema` says why")
     return warned("held", f"{found}, which is not here", f"`meshnode table add {table} …` with its columns")
@@ -87,7 +90,7 @@ def judge_withheld(facts: TableFacts) -> list[FindingView]:
     findings = [
         warned(
             "withheld",
-            f"{counted(each.withheld, 'row')} of table {each.table} withheld, which its constraints do not allow",
+            f"{counted_text(each.withheld, 'row')} of table {each.table} withheld, which its constraints do not allow",
             f"`meshnode get {each.table} KEY --explain` tells why; they appear once the missing column is written",
         )
         for each in facts.tables
@@ -102,7 +105,7 @@ def judge_conflicts(counts: ConflictCounts) -> list[FindingView]:
     if not open_ones:
         return passed("conflicts", "none that nobody decided")
     possible = f", {counts.possible} of them only possible" if counts.possible else ""
-    found = f"{counted(open_ones, 'conflict')} that nobody decided{possible}"
+    found = f"{counted_text(open_ones, 'conflict')} that nobody decided{possible}"
     return [warned("conflicts", found, "`meshnode conflicts` shows them; `resolve ID --prefer SITE` decides one")]
 
 
@@ -112,7 +115,7 @@ def judge_streams(states: Iterable[SyncStateView]) -> list[FindingView]:
     findings = [finding for state in told for finding in _stream(state)]
     if not told:
         return passed("streams", "no other member yet")
-    return or_passed("streams", findings, f"delivery to and from {counted(len(told), 'member')} can go on")
+    return or_passed("streams", findings, f"delivery to and from {counted_text(len(told), 'member')} can go on")
 
 
 def _stream(state: SyncStateView) -> Iterator[FindingView]:
@@ -124,7 +127,7 @@ def _stream(state: SyncStateView) -> Iterator[FindingView]:
         yield failed("streams", f"delivery with {who} stands still: {state.why or state.last_error}", todo)
     elif state.rejected:
         todo = "it takes them once its clock is right and its bounds allow: `meshnode sync-state` shows how many"
-        yield warned("streams", f"{counted(state.rejected, 'event')} rejected by {who}, and offered again", todo)
+        yield warned("streams", f"{counted_text(state.rejected, 'event')} rejected by {who}, and offered again", todo)
     elif state.last_error:
         todo = "it is tried again by itself; where it stays, `meshnode sync-state` shows more"
         yield warned("streams", f"delivery with {who} met an error: {state.last_error}", todo)
