@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import shutil
 import socket
@@ -248,6 +249,7 @@ async def test_damage_that_another_check_meets_is_the_database_s(path: Path) -> 
 def unwritable(pristine: Path) -> Iterator[Path]:
     """A home of mode 500, and this process as a user to whom that says something."""
     user = os.geteuid()
+    codecs.lookup("ascii")  # as in `shut`
     with tempfile.TemporaryDirectory() as folder:  # pytest's own is closed to others above it
         Path(folder).chmod(0o755)
         path = Path(shutil.copytree(pristine, Path(folder) / "n"))
@@ -290,6 +292,7 @@ async def test_no_home_and_a_file_for_one(tmp_path: Path) -> None:
 def shut(path: Path) -> Iterator[None]:
     """Whoever runs this cannot look into the folder meanwhile."""
     user = os.geteuid()
+    codecs.lookup("ascii")  # looked up first by who may not read Python's own files, it is unknown from then on
     path.chmod(0)
     if user == 0:
         os.seteuid(NOBODY)
