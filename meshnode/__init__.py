@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         TransportError,
         UsageError,
     )
+    from meshnode.model.policy import TableClass
     from meshnode.node.blocking import BlockingNode
     from meshnode.node.blocking_table import BlockingTable
     from meshnode.node.bundleviews import ExportView, IntakeView
@@ -201,6 +202,7 @@ __all__ = [
     "SyncRequest",
     "SyncStateView",
     "Table",
+    "TableClass",
     "TableDigest",
     "TableView",
     "Transaction",
@@ -222,6 +224,7 @@ _MODULES = {
         "LockedError MembershipError MeshError NoRoomError NotAllowedError NotFoundError PairingError "
         "RegistrationError RowError StoreError TransportError UsageError"
     ),
+    "model.policy": "TableClass",
     "node.blocking": "BlockingNode",
     "node.blocking_table": "BlockingTable",
     "node.bundleviews": "ExportView IntakeView",

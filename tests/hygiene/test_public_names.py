@@ -19,8 +19,8 @@ from meshnode.store.database import Tx
 BETWEEN_CLASSES = {
     "Node": {"change_pages", "collecting", "refuse_in_transaction", "storage", "watch_settings", "write_rows"},
     "BlockingNode": {"write"},
-    "Table": {"deleting", "patching", "row_type", "upserting"},
-    "BlockingTable": {"deleting", "patching", "upserting"},
+    "Table": {"deleting", "deleting_where", "patching", "row_type", "upserting"},
+    "BlockingTable": {"deleting", "deleting_where", "patching", "upserting"},
     "Transaction": {"end", "ended"},
     "Subscription": {"run"},
     "Home": None,  # `Node` takes one; what it does is for those who make it
