@@ -21,7 +21,6 @@ Value: TypeAlias = Annotated[Any, msgspec.Meta(extra_json_schema={"$ref": "#/com
 Values: TypeAlias = dict[str, Value]
 """Column name to value."""
 
-
 _SHOWN = 40  # characters of a text that names no table
 HOW_TO_CHOOSE = (
     "on the copy that goes on as this device run `meshnode identity resume`; on the other one `meshnode identity renew "
