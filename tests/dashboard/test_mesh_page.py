@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,7 @@ def test_a_sync_is_requested_of_one_and_of_all_by_keys_alone(browser: Browser) -
         expect(page.get_by_role("button", name="Request sync from every member")).to_be_focused()
         page.keyboard.press("Enter")
         expect(page.locator("#said")).to_have_text("Asked 2 members for everything: 1 at once, 1 at their next link.")
+        expect(page.get_by_role("button", name="Request sync from every member")).to_be_focused()
         page.get_by_role("button", name="Request sync from lap").press("Enter")
         expect(page.locator("#said")).to_have_text("Asked 1 member for everything: 1 at once.")
         assert node.asked == [None, peer(0).site]
@@ -90,7 +92,24 @@ def test_the_page_says_when_the_node_is_gone(browser: Browser) -> None:
         watch.expects_loss = True
         served.stop()
         expect(page.get_by_role("alert")).to_contain_text("Not connected to the node.")
+        expect(page.get_by_role("alert")).to_contain_text(re.compile(r"What you see is from \d\d:\d\d:\d\d UTC\S*\."))
         assert violations(page) == []
+
+
+def test_an_open_page_is_good_again_once_the_restarted_node_let_its_browser_in(browser: Browser) -> None:
+    """The cookie from before opens nothing: whoever got the port meanwhile may have been sent it."""
+    with Served(MeshInMemory([peer(0)])) as before, visiting(browser, before) as (page, watch):
+        page.evaluate("window.stayed = true")
+        watch.expects_loss = True
+        port = int(before.origin.rpartition(":")[2])
+        before.stop()
+        with Served(MeshInMemory([peer(0), peer(1)]), port=port) as served:
+            expect(page.get_by_role("alert")).to_contain_text("This session has ended: run meshnode dashboard again")
+            page.context.new_page().goto(served.way_in())
+            page.evaluate("dispatchEvent(new Event('focus'))")
+            expect(page.locator(".state")).to_have_text("2 of 2 linked, level")
+            expect(page.get_by_role("alert")).to_be_hidden()
+            assert not page.evaluate("window.stayed")
 
 
 @pytest.mark.usefixtures("quick")
