@@ -122,6 +122,18 @@
   document.addEventListener("htmx:sseMessage", regain);
   document.addEventListener("htmx:afterRequest", () => setTimeout(regain, 0));
 
+  // What is told of an action done was true then: it goes after a while, unless it is being read, or nobody looks.
+  const PASSES_MS = 20000;
+  let passing = 0;
+  function pass() {
+    clearTimeout(passing);
+    passing = setTimeout(() => {
+      const told = one("#said [data-passes]");
+      if (told && (document.hidden || told.matches(":hover"))) pass(); else if (told) told.remove();
+    }, PASSES_MS);
+  }
+  document.addEventListener("htmx:afterRequest", pass);
+
   // The theme: as the system has it, or as it was chosen here; the server draws the next page with it.
   const THEMES = ["auto", "light", "dark"];
   function theme(next) {
