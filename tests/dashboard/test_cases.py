@@ -65,6 +65,9 @@ def test_why_a_conflict_is_over_is_a_sentence_with_names() -> None:
     assert reason_of("", {}) == ""
 
 
+_JOINED = ("If you do not know it, retire it: see ", "Members", "/members", ".")
+
+
 def test_a_notice_leads_to_the_pages_of_what_it_is_about() -> None:
     status = Status(
         running=True, site=SITE, short=SITE[:8], name="desk", mesh_tag="", home="/x", database="", role="member",
@@ -73,7 +76,7 @@ def test_a_notice_leads_to_the_pages_of_what_it_is_about() -> None:
     line = line_of(notice(1, "withheld", table="notes & more"), status, {"notes & more"})
     assert (line.member, line.rows) == (f"/members?device={LAP.site}", "/tables/rows?table=notes+%26+more")
     line = line_of(notice(1, "joined", site="ef" * 16, table="gone"), status)
-    assert (line.name, line.member, line.rows, line.kind.see) == ("efefefef", "", "", ("Members", "/members"))
+    assert (line.name, line.member, line.rows, line.kind.see) == ("efefefef", "", "", _JOINED)
 
 
 def test_every_kind_of_notice_has_words() -> None:

@@ -16,10 +16,12 @@ class Kind:
     todo: str = ""
 
     @property
-    def see(self) -> tuple[str, str] | None:
-        """The page that `todo` sends its reader to: its title and address."""
+    def see(self) -> tuple[str, str, str, str]:
+        """`todo` around the page that it sends its reader to: before, the page's title and address, behind."""
         named = _SEE.search(self.todo)
-        return None if named is None else (named[1], f"/{named[1].lower()}")
+        if named is None:
+            return self.todo, "", "", ""
+        return self.todo[: named.start()], named[1], f"/{named[1].lower()}", self.todo[named.end() :]
 
 
 _SEE: Final = re.compile(r"\b(Members|Tables|Conflicts|Doctor)\b")
