@@ -1,7 +1,7 @@
 """How values read on a page: cut to a sane length, times and sizes as people say them, what steers text made visible.
 
-Pure, but for the zone of this machine. Markup is escaped by the templates, always; this is about what would still lie to
-a reader once it is escaped.
+Pure, but for the zone of this machine. Markup is escaped by the templates, always; this is about what would still lie
+to a reader once it is escaped.
 """
 
 from __future__ import annotations
