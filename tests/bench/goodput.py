@@ -18,6 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,12 @@ async def _serve_bare(_: int) -> None:
     """aioquic's own server; after every count of bytes that a stream announces, one byte and the processor time."""
 
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            left = int.from_bytes(await reader.readexactly(8), "big")
-            while left:
-                left -= len(await reader.read(min(left, MIB)))
-            writer.write(int(_cpu_s() * 1e6).to_bytes(8, "big"))
+        with suppress(asyncio.IncompleteReadError):  # the client has done
+            while True:
+                left = int.from_bytes(await reader.readexactly(8), "big")
+                while left:
+                    left -= len(await reader.read(min(left, MIB)))
+                writer.write(int(_cpu_s() * 1e6).to_bytes(8, "big"))
 
     tasks: set[asyncio.Task[None]] = set()
 
