@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from meshnode.errors import ConfigError, UsageError
+from meshnode.model.wording import quoted
 from meshnode.node.config import POLICY, SETTINGS, Config
 from meshnode.node.configfile import FileChange, change_settings, load_said, replace_settings
 from meshnode.node.configviews import BeforeAfter, ConfigReceipt, ConfigView, ReloadView
@@ -40,7 +41,7 @@ class Configuring(Reading):
     async def set_policy(self, setting: str, value: Any) -> PolicyView:
         """Change one setting of the policy."""
         if setting not in POLICY:
-            raise ConfigError(f"there is no policy {setting!r}: it has {', '.join(POLICY)}")
+            raise ConfigError(f"there is no policy {quoted(setting)}: it has {', '.join(POLICY)}")
         await self.set_config({setting: value})
         return await self.policy()
 
