@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from meshnode.errors import ConfigError, UsageError
+from meshnode.errors import ConfigError, NotFoundError
 from meshnode.model.wording import quoted
 from meshnode.node.config import POLICY, SETTINGS, Config
 from meshnode.node.configfile import FileChange, change_settings, load_said, replace_settings
@@ -36,7 +36,7 @@ class Configuring(Reading):
 
     async def reload(self) -> ReloadView:
         """Only a running node has taken over settings."""
-        raise UsageError("no node runs here: what config.toml says is in force from its next start on")
+        raise NotFoundError("no node runs here: what config.toml says is in force from its next start on")
 
     async def set_policy(self, setting: str, value: Any) -> PolicyView:
         """Change one setting of the policy."""

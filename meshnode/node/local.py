@@ -16,7 +16,7 @@ from meshnode.engine.forget import forget, unforget
 from meshnode.engine.policy import PolicyChange, classify, take_policy
 from meshnode.engine.registry import TableSpec
 from meshnode.engine.write import LocalChange
-from meshnode.errors import UsageError
+from meshnode.errors import NotFoundError, UsageError
 from meshnode.model.event import Event
 from meshnode.node import keeping, members, syncing
 from meshnode.node.acknowledging import Acknowledging
@@ -89,7 +89,7 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
         tell: Callable[[VerifyProgress], None] | None = None,
     ) -> VerifyReport:
         """Only a running node has links to compare over."""
-        raise UsageError("no node runs here: start it with `meshnode up`")
+        raise NotFoundError("no node runs here: start it with `meshnode up`")
 
     async def check(self, *, repair: bool = False) -> CheckReport:
         """Recompute everything from the log; mend what differs where asked to."""
@@ -288,7 +288,7 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
 
     async def set_online(self, online: bool) -> None:
         """Only a running node has links."""
-        raise UsageError("no node runs here: start it with `meshnode up`")
+        raise NotFoundError("no node runs here: start it with `meshnode up`")
 
     # --- for the running node to refine
 
