@@ -24,6 +24,7 @@ LOG = logging.getLogger("meshnode.control")
 
 CONNECTIONS: Final = 64  # at a time, streams among them; against a program that opens them and never ends
 HEAD_S: Final = 10.0  # seconds in which the head of a request has to be here, from when nothing else is under way
+KNOWN: Final = "meshnode.known"  # in a request's scope, where some are strangers: whether this one is not
 STALLED_S: Final = 60.0  # seconds for which an answer was not read, from which its connection makes room for others
 
 
@@ -116,6 +117,10 @@ class Connection(H11Protocol):
             self._late.cancel()
             self._late = None
 
+    def _patience_s(self) -> float:
+        """For how long it may leave an answer unread that others wait for: a stranger's is small, and kept by none."""
+        return STALLED_S if self.scope is None or self.scope.get(KNOWN, True) else 0.0
+
     def _make_room(self) -> bool:
         """End who asks for nothing for longest, else who has not read for longest, if that is long."""
         idle = [each for each in self.connections if isinstance(each, Connection) and each._late is not None]
@@ -126,7 +131,7 @@ class Connection(H11Protocol):
             oldest.transport.abort()
             return True
         stalled = [(each._stalled_from, each) for each in self.connections if isinstance(each, Connection)]
-        since = [(at, each) for at, each in stalled if at is not None and self.loop.time() - at >= STALLED_S]
+        since = [(at, each) for at, each in stalled if at is not None and self.loop.time() - at >= each._patience_s()]
         if not since:
             return False
         min(since, key=lambda pair: pair[0])[1].transport.abort()
