@@ -33,7 +33,6 @@ async def serving(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=SHUTDOWN_S,
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
@@ -102,3 +101,26 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what was asked, for SHUTDOWN_S, and hang up on the rest.
+
+        Uvicorn's own cancels what is left without an answer, and logs each as a fault.
+        """
+        for server in self.servers:
+            server.close()
+        for listener in sockets or ():
+            listener.close()
+        state = self.server_state
+        connections = [each for each in state.connections if isinstance(each, Connection)]
+        for each in connections:
+            each.shutdown()
+        left = {asyncio.ensure_future(each.lost.wait()) for each in connections} | state.tasks
+        if left:
+            _, left = await asyncio.wait(left, timeout=SHUTDOWN_S)
+        for each in [each for each in connections if each in state.connections]:
+            each.give_up()
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=SHUTDOWN_S)

@@ -128,7 +128,7 @@ def fragments_of(web: Web, page: Page, query: Query) -> list[Due]:
             context = {"now_ms": web.now_ms(), **await fragment.context(web, query)}
             return web.render(f"fragments/{fragment.name}.html", context)
 
-        return Due(fragment.name, fragment.wakes, html)
+        return Due(fragment.name, fragment.wakes, html, (fragment.name, page.name, *sorted(query.items())))
 
     return [due(each) for each in (*shell, *page.fragments)]
 

@@ -16,6 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from meshnode.control.connection import KNOWN
 from meshnode.control.web.doors import Doors
 
 ENTER: Final = "/enter"
@@ -109,6 +110,7 @@ class Guard:
             return
         headers = Headers(scope=scope)
         session = next((each for each in sessions_in(headers, self._port) if self._doors.knows(each)), None)
+        scope[KNOWN] = session is not None
         asked = Asked(
             method=scope["method"],
             path=scope["path"],
