@@ -34,6 +34,7 @@ from meshnode.node.jsonvalues import checked_values
 from meshnode.node.letting_in import LettingIn
 from meshnode.node.memberviews import LeaveView, RecordView
 from meshnode.node.moved import refuse_moved, take_back
+from meshnode.node.projecting import Projecting
 from meshnode.node.storage import Storage, wall_ms
 from meshnode.node.transacting import Transacting
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
@@ -59,7 +60,7 @@ from meshnode.node.writing import Write, receipt_of, write_rows
 T = TypeVar("T")
 
 
-class LocalNode(Transacting, LettingIn, Configuring, Discovering, Contesting, Acknowledging, Bundling):
+class LocalNode(Transacting, Projecting, LettingIn, Configuring, Discovering, Contesting, Acknowledging, Bundling):
     """Implements `node.api.Operations` over the store alone."""
 
     # --- asking
