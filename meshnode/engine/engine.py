@@ -63,7 +63,9 @@ class Engine:
         """Open what `create` made, bring its format up to date, and look at every destination again."""
         with database.transaction() as tx:
             schema.migrate(tx)
-            site = meta.read(tx, meta.SITE)
+            site, copy = meta.read(tx, meta.SITE), meta.read(tx, meta.PROJECTION)
+        if copy is not None:
+            raise StoreError(f"the database {database.path} is an attached app's copy, and no node's own")
         if site is None:
             raise StoreError(f"the database {database.path} holds no node: restore it from a backup")
         if key is not None and site != site_id_of(key.public_key):
