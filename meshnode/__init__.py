@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from meshnode.control.attached.app import Attached, attach
+    from meshnode.control.attached.blocking import BlockingAttached
     from meshnode.errors import (
         BehindError,
         BundleError,
@@ -111,9 +113,11 @@ __all__ = [
     "AcknowledgedView",
     "AnnouncementView",
     "AskedView",
+    "Attached",
     "BeforeAfter",
     "BehindError",
     "BehindView",
+    "BlockingAttached",
     "BlockingIterator",
     "BlockingNode",
     "BlockingTable",
@@ -212,6 +216,7 @@ __all__ = [
     "VerifyReport",
     "WaitResult",
     "Where",
+    "attach",
     "join",
     "open_database",
 ]
@@ -224,6 +229,8 @@ _MODULES = {
         "LockedError MembershipError MeshError NoRoomError NotAllowedError NotFoundError PairingError "
         "RegistrationError RowError StoreError TransportError UsageError"
     ),
+    "control.attached.app": "Attached attach",
+    "control.attached.blocking": "BlockingAttached",
     "model.policy": "TableClass",
     "node.blocking": "BlockingNode",
     "node.blocking_table": "BlockingTable",

@@ -14,7 +14,7 @@ from meshnode.control.dashboardview import DashboardView
 from meshnode.control.failures import error_of
 from meshnode.control.http import LOST, Exchange
 from meshnode.control.operation import A, Operation, T
-from meshnode.control.operations import conflicts, log, members, node, pairing, tables
+from meshnode.control.operations import apps, conflicts, log, members, node, pairing, tables
 from meshnode.errors import BusyError, TransportError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.api import ALL_EVENTS, CONFLICTS_PER_PAGE, LEAVE_S, ROWS_PER_PAGE
@@ -31,6 +31,7 @@ from meshnode.node.lock import busy_text
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.metricviews import MetricView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.projectionviews import ProjectionPage, RowWrite, WrittenView
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
     AcknowledgedView,
@@ -189,6 +190,12 @@ class ControlClient:
 
     def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
         return self._stream(tables.CHANGES, asked.Changes(since=since, table=table))
+
+    def project(self, schema: str, *, epoch: str = "", since: int = 0) -> AsyncGenerator[ProjectionPage]:
+        return self._stream(apps.PROJECT, asked.Project(schema=schema, epoch=epoch, since=since))
+
+    async def write_schema(self, schema: str, writes: Sequence[RowWrite]) -> WrittenView:
+        return await self._call(apps.WRITE_SCHEMA, asked.WriteSchema(schema=schema, writes=list(writes)))
 
     async def events(
         self, query: EventQuery = ALL_EVENTS, *, after: int = 0, before: int | None = None, limit: int = EVENTS_PER_PAGE

@@ -8,6 +8,7 @@ import msgspec
 
 from meshnode.node.api import CONFLICTS_PER_PAGE, ROWS_PER_PAGE
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventQuery
+from meshnode.node.projectionviews import RowWrite
 from meshnode.node.views import RowChange, Values
 
 API = "/v1"
@@ -144,6 +145,21 @@ class Changes(Arguments, frozen=True, kw_only=True):
 
     since: Whole | None = None
     table: str | None = None
+
+
+class Project(Arguments, frozen=True, kw_only=True):
+    """Of `project`."""
+
+    schema: str
+    epoch: str = ""
+    since: Whole = 0
+
+
+class WriteSchema(Arguments, frozen=True, kw_only=True):
+    """Of `write-schema`."""
+
+    schema: str
+    writes: list[RowWrite]
 
 
 class Events(Arguments, frozen=True, kw_only=True):

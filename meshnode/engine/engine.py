@@ -18,7 +18,7 @@ from meshnode.errors import StoreError
 from meshnode.model.event import Event, KeyValue
 from meshnode.model.hlc import Hlc
 from meshnode.model.site import SiteKey, site_id_of
-from meshnode.store import held, meta, schema
+from meshnode.store import epochs, held, meta, schema
 from meshnode.store.database import Database, Tx
 from meshnode.store.names import TableEntry
 from meshnode.store.tables import Destination
@@ -63,7 +63,9 @@ class Engine:
         """Open what `create` made, bring its format up to date, and look at every destination again."""
         with database.transaction() as tx:
             schema.migrate(tx)
-            site = meta.read(tx, meta.SITE)
+            site, copy = meta.read(tx, meta.SITE), meta.read(tx, meta.PROJECTION)
+        if copy is not None:
+            raise StoreError(f"the database {database.path} is an attached app's copy, and no node's own")
         if site is None:
             raise StoreError(f"the database {database.path} holds no node: restore it from a backup")
         if key is not None and site != site_id_of(key.public_key):
@@ -75,7 +77,7 @@ class Engine:
         context = Context(database, env, key, load)
         context.settle = lambda tx, keys: capture.settle(context, tx, keys)
         context.on_schema_change = lambda tx: _follow(context, tx)
-        context.transact(lambda tx: _follow(context, tx))
+        context.transact(lambda tx: _begin(context, tx))
         return cls(context)
 
     @property
@@ -153,6 +155,11 @@ class Engine:
     def close(self) -> None:
         """Close the writing connection."""
         self.context.db.close()
+
+
+def _begin(context: Context, tx: Tx) -> None:
+    epochs.begin(tx, context.env.random_bytes(epochs.EPOCH_BYTES))
+    _follow(context, tx)
 
 
 def _follow(context: Context, tx: Tx) -> None:

@@ -21,6 +21,7 @@ from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.metricviews import MetricView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.projectionviews import ProjectionPage, RowWrite, WrittenView
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
     AcknowledgedView,
@@ -198,6 +199,18 @@ class Operations(Protocol):
 
     def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
         """Changes beyond `since` as they happen, without gap; with None, those from now on. Ends with the node."""
+        ...
+
+    def project(self, schema: str, *, epoch: str = "", since: int = 0) -> AsyncIterator[ProjectionPage]:
+        """One schema for an app that keeps a copy: pages of changes beyond a position, each with its row as it is.
+
+        A position is that of a page, with its epoch. Where this database was never there, or is far beyond, every row
+        is told first. Ends with the node. UsageError for what can name no schema.
+        """
+        ...
+
+    async def write_schema(self, schema: str, writes: Sequence[RowWrite]) -> WrittenView:
+        """Write rows of one schema, up to WRITES_PER_CALL, in one transaction: all of them, or none and an error."""
         ...
 
     async def events(

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Self, TypeVar, Unpack
 
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
-from meshnode.node.blocking_table import BlockingTable
-from meshnode.node.callbacks import Deliver, Subscription, delivery_of
+from meshnode.node.blocking_tables import BlockingTables
+from meshnode.node.callbacks import Deliver, Subscription
 from meshnode.node.config import PolicyName, PolicyValue
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView
 from meshnode.node.home import Home
-from meshnode.node.live import Params
 from meshnode.node.lock import LOCK_WAIT_S
 from meshnode.node.loopthread import LoopThread
 from meshnode.node.memberviews import MemberView
 from meshnode.node.node import Node
 from meshnode.node.opening import Settings
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
-from meshnode.node.threaded import BlockingIterator, Failed, Threaded
+from meshnode.node.threaded import BlockingIterator, Failed
 from meshnode.node.views import (
     AcknowledgedView,
     ChangeView,
@@ -44,19 +41,13 @@ from meshnode.node.views import (
 T = TypeVar("T")
 
 
-class BlockingNode(Threaded):
+class BlockingNode(BlockingTables[Node]):
     """A running node: `with BlockingNode.open(folder) as node:`.
 
     Methods are those of `Node`, and wait; `run` reaches those that are not here. They raise errors of
     `meshnode.errors`: ClosedError once the node was closed, from whatever thread, and in a forked process, UsageError
     where a call would wait for itself.
     """
-
-    def __init__(self, node: Node, loop: LoopThread, deliver: Deliver | None) -> None:
-        self._own: ThreadPoolExecutor | None = None
-        if deliver is None:
-            deliver = self._own = ThreadPoolExecutor(1, thread_name_prefix="meshnode-callbacks")
-        super().__init__(node, loop, delivery_of(deliver))
 
     @classmethod
     def open(
@@ -85,30 +76,7 @@ class BlockingNode(Threaded):
             raise
         return cls(node, loop, deliver)
 
-    def close(self) -> None:
-        """Leave the node: what is under way ends, iterators end, no callback begins any more. Again is nothing more."""
-        self._loop.close()
-        if self._own is not None:
-            self._own.shutdown(wait=False, cancel_futures=True)
-
-    def __enter__(self) -> Self:
-        self._loop.refuse_closed()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
     # --- tables
-
-    @overload
-    def table(self, name: str) -> BlockingTable[dict[str, Any]]: ...
-
-    @overload
-    def table(self, name: str, row: type[T]) -> BlockingTable[T]: ...
-
-    def table(self, name: str, row: type[Any] = dict) -> BlockingTable[Any]:
-        """A table with its rows as a dataclass or msgspec.Struct; without one, as dicts."""
-        return BlockingTable(self, self._node.table(name, row))
 
     def tables(self) -> list[TableView]:
         """The registered tables, by name."""
@@ -166,96 +134,6 @@ class BlockingNode(Threaded):
     ) -> Subscription[ChangeView]:
         """The same as calls of `callback`, until it is cancelled or the node ends."""
         return self.subscribe(lambda node: node.changes(since=since, table=table), callback, failed)
-
-    @overload
-    def live(self, sql: str, params: Params = ...) -> BlockingIterator[list[dict[str, Any]]]: ...
-
-    @overload
-    def live(self, sql: str, params: Params = ..., *, row: type[T]) -> BlockingIterator[list[T]]: ...
-
-    def live(self, sql: str, params: Params = (), *, row: type[Any] = dict) -> BlockingIterator[list[Any]]:
-        """The rows of one SELECT, at once and again whenever they are others."""
-        return self.follow(lambda node: node.live(sql, params, row=row))
-
-    @overload
-    def query(self, sql: str, params: Params = ...) -> list[dict[str, Any]]: ...
-
-    @overload
-    def query(self, sql: str, params: Params = ..., *, row: type[T]) -> list[T]: ...
-
-    def query(self, sql: str, params: Params = (), *, row: type[Any] = dict) -> list[Any]:
-        """The rows of one SELECT now."""
-        return self.run(lambda node: node.query(sql, params, row=row))
-
-    @overload
-    def until(
-        self,
-        sql: str,
-        params: Params = ...,
-        *,
-        when: Callable[[list[dict[str, Any]]], object] = ...,
-        timeout_s: float | None = ...,
-    ) -> list[dict[str, Any]]: ...
-
-    @overload
-    def until(
-        self,
-        sql: str,
-        params: Params = ...,
-        *,
-        row: type[T],
-        when: Callable[[list[T]], object] = ...,
-        timeout_s: float | None = ...,
-    ) -> list[T]: ...
-
-    def until(
-        self,
-        sql: str,
-        params: Params = (),
-        *,
-        row: type[Any] = dict,
-        when: Callable[[list[Any]], object] = bool,
-        timeout_s: float | None = None,
-    ) -> list[Any]:
-        """The rows of one SELECT as soon as there are any, or `when` says yes to them, on the node's own thread."""
-        return self.run(lambda node: node.until(sql, params, row=row, when=when, timeout_s=timeout_s))
-
-    def seq(self) -> int:
-        """How far the change sequence is: `changes(since=…)` goes on from there without a gap."""
-        return self.run(lambda node: node.seq())
-
-    @overload
-    def on_live(
-        self,
-        callback: Callable[[list[dict[str, Any]]], object],
-        sql: str,
-        params: Params = ...,
-        *,
-        failed: Failed | None = ...,
-    ) -> Subscription[list[dict[str, Any]]]: ...
-
-    @overload
-    def on_live(
-        self,
-        callback: Callable[[list[T]], object],
-        sql: str,
-        params: Params = ...,
-        *,
-        row: type[T],
-        failed: Failed | None = ...,
-    ) -> Subscription[list[T]]: ...
-
-    def on_live(
-        self,
-        callback: Callable[[list[Any]], object],
-        sql: str,
-        params: Params = (),
-        *,
-        row: type[Any] = dict,
-        failed: Failed | None = None,
-    ) -> Subscription[list[Any]]:
-        """The same as calls of `callback`."""
-        return self.subscribe(lambda node: node.live(sql, params, row=row), callback, failed)
 
     def on_notices(
         self, callback: Callable[[NoticeView], object], *, kind: str | None = None, failed: Failed | None = None

@@ -21,7 +21,7 @@ _ROWS_AT_ONCE: Final = 256  # fetched from the node's thread together
 class BlockingTable(Generic[T]):
     """Rows of type `T`. Every method is that of `Table`, and waits."""
 
-    def __init__(self, node: Threaded, table: Table[T]) -> None:
+    def __init__(self, node: Threaded[Any], table: Table[T]) -> None:
         self._node = node
         self._table = table
 

@@ -7,8 +7,8 @@ more, and each change stands for itself, so the end is the same. No page holds m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -21,6 +21,9 @@ from meshnode.store.tables import Destination
 
 ROWS_AT_ONCE: Final = 16  # clocks of rows read at a time: their keys may be a megabyte each
 _ANOTHER_COPY: Final = -1
+
+Wanted: TypeAlias = Callable[[str], bool]
+"""Whether the subscriber is told of the table of this name."""
 
 
 class RowPlace(NamedTuple):
@@ -47,29 +50,34 @@ def begin(tx: Tx, since: int | None) -> Place:
     return Place(since if since <= newest else _ANOTHER_COPY)
 
 
-def read_on(tx: Tx, place: Place, table: str | None, limit: int) -> tuple[list[ChangeView], Place]:
-    """What comes next, of one table or of all, and where to go on then; the same place where there is nothing."""
-    if place.rows is None and _is_kept(tx, place.seq):
+def every_row() -> Place:
+    """Where somebody begins who has nothing: with every row."""
+    return Place(_ANOTHER_COPY)
+
+
+def read_on(tx: Tx, place: Place, wanted: Wanted, limit: int) -> tuple[list[ChangeView], Place]:
+    """What comes next of these tables, and where to go on then; the same place where there is nothing."""
+    if place.rows is None and is_kept(tx, place.seq):
         page = queries.changes_since(tx, place.seq, limit, PAGE_BYTES)
         own = meta.read_bytes(tx, meta.SITE)
-        told = [_change_view(each, own) for each in page if table in (None, table_text(each.schema, each.table))]
+        told = [_change_view(each, own) for each in page if wanted(table_text(each.schema, each.table))]
         return told, Place(page[-1].seq) if page else place
-    return _rows_on(tx, place.seq, place.rows or RowPlace(queries.last_change(tx), 0, b""), table, limit)
+    return _rows_on(tx, place.seq, place.rows or RowPlace(queries.last_change(tx), 0, b""), wanted, limit)
 
 
-def _is_kept(tx: Tx, seq: int) -> bool:
+def is_kept(tx: Tx, seq: int) -> bool:
     """Whether the change sequence still reaches back to what follows `seq`."""
     return queries.oldest_change(tx) <= seq + 1
 
 
-def _rows_on(tx: Tx, seq: int, rows: RowPlace, table: str | None, limit: int) -> tuple[list[ChangeView], Place]:
+def _rows_on(tx: Tx, seq: int, rows: RowPlace, wanted: Wanted, limit: int) -> tuple[list[ChangeView], Place]:
     """The next rows as if each had just changed, all under the number that the subscriber came with.
 
     Only the last one carries the new number: whoever stops before it and goes on from what it saw gets all rows again.
     """
     told: list[ChangeView] = []
     room, place = PAGE_BYTES, rows
-    for at, view in _rows(tx, seq, rows, table, ROWS_AT_ONCE):
+    for at, view in _rows(tx, seq, rows, wanted, ROWS_AT_ONCE):
         if len(told) >= limit or room <= 0:
             return told, Place(seq, place)
         told.append(view)
@@ -80,11 +88,11 @@ def _rows_on(tx: Tx, seq: int, rows: RowPlace, table: str | None, limit: int) ->
     return told, Place(rows.seq)
 
 
-def _rows(tx: Tx, seq: int, place: RowPlace, table: str | None, at_once: int) -> Iterator[tuple[RowPlace, ChangeView]]:
+def _rows(tx: Tx, seq: int, place: RowPlace, wanted: Wanted, at_once: int) -> Iterator[tuple[RowPlace, ChangeView]]:
     """Every row that there ever was: what went away meanwhile, deleted or withheld, is told too."""
     registered = [(found.no, entry) for entry, found in queries.registered_tables(tx) if isinstance(found, Destination)]
     for number, entry in sorted(registered, key=lambda each: each[0]):
-        if table not in (None, entry.text) or number < place.table_no:
+        if number < place.table_no or not wanted(entry.text):
             continue
         after = place.key_bytes if number == place.table_no else b""
         for stored in queries.Table(tx, entry.schema, entry.name).every(after, at_once):
@@ -124,6 +132,6 @@ def _change_view(change: queries.Change, own_site: bytes) -> ChangeView:
         unmaterialized=list(row.unmaterialized),
         partial=row.partial,
         local=row.site == own_site,
-        site=row.site.hex(),
+        site=row.site.hex() or None,
         hlc=(row.physical, row.logical),
     )

@@ -7,12 +7,12 @@ look again; otherwise every commit of anybody does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import aclosing, closing
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from meshnode.errors import UsageError
+from meshnode.errors import BehindError, ClosedError, UsageError
 from meshnode.node.bell import Bell
 from meshnode.node.databases import DatabaseFile
 from meshnode.node.fieldtypes import kept
@@ -94,6 +94,21 @@ async def live_rows(host: Host, sql: str, params: Params, row: type[Any]) -> Asy
             query.interrupt()
             thread.submit(query.close)
         thread.shutdown(wait=False)
+
+
+async def rows_until(
+    host: Host, sql: str, params: Params, row: type[Any], when: Callable[[list[Any]], object], timeout_s: float | None
+) -> list[Any]:
+    """The first result that `when` says yes to. BehindError after `timeout_s` seconds, ClosedError at the end."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            async with aclosing(live_rows(host, sql, params, row)) as results:
+                async for rows in results:
+                    if when(rows):
+                        return rows
+    except TimeoutError as error:
+        raise BehindError(f"after {timeout_s} s there is not yet what {short_sql(sql)} waits for") from error
+    raise ClosedError("this node was closed before what was waited for came")
 
 
 class LiveQuery:

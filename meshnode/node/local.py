@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import msgspec
@@ -34,8 +34,9 @@ from meshnode.node.jsonvalues import checked_values
 from meshnode.node.letting_in import LettingIn
 from meshnode.node.memberviews import LeaveView, RecordView
 from meshnode.node.moved import refuse_moved, take_back
+from meshnode.node.projecting import Projecting
 from meshnode.node.storage import Storage, wall_ms
-from meshnode.node.transaction import Transaction
+from meshnode.node.transacting import Transacting
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
     CheckReport,
@@ -59,7 +60,7 @@ from meshnode.node.writing import Write, receipt_of, write_rows
 T = TypeVar("T")
 
 
-class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, Bundling):
+class LocalNode(Transacting, Projecting, LettingIn, Configuring, Discovering, Contesting, Acknowledging, Bundling):
     """Implements `node.api.Operations` over the store alone."""
 
     # --- asking
@@ -164,38 +165,6 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
         """Write these rows in one transaction: all of them, or none and an error."""
         await self._author(table, rows)
         return ImportReport(rows=len(rows))
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
-        """Write several rows of several tables at the end of the block: all of them, or none and an error.
-
-        An exception in the block, or one row that cannot be written, and nothing is. Meanwhile this task writes
-        through the transaction alone: UsageError for another transaction, or a write beside it, which would not be
-        part of it.
-        """
-        with self.collecting():
-            transaction = Transaction()
-            try:
-                yield transaction
-            finally:
-                writes = transaction.end()
-        transaction.wrote(await self.write_rows(writes))
-
-    @contextmanager
-    def collecting(self) -> Iterator[None]:
-        """Within, the task that is running writes nothing but by its transaction."""
-        self.refuse_in_transaction()
-        task = asyncio.current_task()
-        self._collecting.add(task)
-        try:
-            yield
-        finally:
-            self._collecting.discard(task)
-
-    def refuse_in_transaction(self) -> None:
-        """UsageError where the running task is in the middle of a transaction."""
-        if self._collecting and asyncio.current_task() in self._collecting:
-            raise UsageError("this is in the middle of a transaction: write by the object that `transaction()` gave")
 
     async def write_rows(self, writes: Sequence[Write]) -> Receipt:
         """Write them together, or none and an error."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping
 
-from meshnode.errors import NotFoundError, UsageError
-from meshnode.model.wording import quoted
-from meshnode.node import following, reading, syncing
+from meshnode.errors import UsageError
+from meshnode.node import reading, syncing
 from meshnode.node.api import ROWS_PER_PAGE
+from meshnode.node.changefeed import ChangeFeed
 from meshnode.node.explaining import explanation
 from meshnode.node.jsonvalues import checked_values
 from meshnode.node.metrics import kept, metrics_of
@@ -16,9 +15,8 @@ from meshnode.node.metricviews import MetricView
 from meshnode.node.overview import status_of
 from meshnode.node.peering import Heard, peer_views
 from meshnode.node.storage import wall_ms
-from meshnode.node.stored import Stored, refuse_no_number
+from meshnode.node.stored import Stored
 from meshnode.node.views import (
-    ChangeView,
     CheckReport,
     FrontierView,
     PeerView,
@@ -30,18 +28,12 @@ from meshnode.node.views import (
     TableView,
     Values,
     parse_table,
-    table_text,
 )
 from meshnode.store import meta
 from meshnode.store.database import Tx
 
-ChangePage: TypeAlias = list[tuple[ChangeView, RowView | None]]
-"""Changes, each with its row as it is now, where that was asked for."""
 
-CHANGE_PAGE = 256  # changes, or rows, read at a time for one subscriber
-
-
-class Telling(Stored):
+class Telling(Stored, ChangeFeed):
     """The operations that only read; nothing of them waits for the writer."""
 
     async def status(self) -> Status:
@@ -109,37 +101,6 @@ class Telling(Stored):
         return await self.storage.read_apart(
             lambda tx: check_report(tx, self.storage.file.sqlite, self._membership(tx))
         )
-
-    async def changes(self, *, since: int | None = None, table: str | None = None) -> AsyncIterator[ChangeView]:
-        """Changes beyond `since` as they happen; a subscriber that was away too long gets every row first."""
-        async for page in self.change_pages(since=since, table=table):
-            for change, _ in page:
-                yield change
-
-    async def change_pages(
-        self, *, since: int | None, table: str | None, with_rows: bool = False
-    ) -> AsyncIterator[ChangePage]:
-        """The same, as they are read; `with_rows`, each with its row as it is in the same snapshot."""
-        refuse_no_number(since)
-        if self._ended():
-            return
-        named = None if table is None else table_text(*parse_table(table))
-        if named is not None and named not in {view.table for view in await self.tables()}:
-            raise NotFoundError(f"table {quoted(named)} is not registered: add it first")
-        place = await self.storage.read(lambda tx: following.begin(tx, since))
-        while not self._ended():
-            rung, before = self.storage.changed.listen(), place
-
-            def read(tx: Tx, at: following.Place = place) -> tuple[ChangePage, following.Place]:
-                found, then = following.read_on(tx, at, named, CHANGE_PAGE)
-                rows = reading.rows_of(tx, found) if with_rows else [None] * len(found)
-                return list(zip(found, rows, strict=True)), then
-
-            page, place = await self.storage.read(read)
-            if page:
-                yield page
-            if place == before:
-                await self.storage.changed.wait(rung, self._poll_s())
 
     async def sync_state(self, peer: str | None = None) -> list[SyncStateView]:
         """Both streams to each other member, or to one."""

@@ -5,35 +5,52 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from meshnode.errors import ClosedError, MeshError, UsageError
-from meshnode.node.callbacks import Call, Subscription, log_failure
+from meshnode.node.callbacks import Deliver, Subscription, delivery_of, log_failure
 from meshnode.node.loopthread import LoopThread
-from meshnode.node.node import Node
 from meshnode.node.transaction import Transaction
+from meshnode.node.typedtables import Host
 from meshnode.node.views import Receipt
 from meshnode.node.writing import Write
 
 T = TypeVar("T")
+N = TypeVar("N", bound=Host)
 
 Failed: TypeAlias = Callable[[MeshError], object]
 """Told, as a callback, of the error that ended a subscription."""
 
 
-class Threaded:
-    """A node that runs on a thread of its own, as others reach it."""
+class Threaded(Generic[N]):
+    """A node, or an attached app, that runs on a thread of its own, as others reach it."""
 
-    def __init__(self, node: Node, loop: LoopThread, deliver: Callable[[Call], object]) -> None:
+    def __init__(self, node: N, loop: LoopThread, deliver: Deliver | None) -> None:
+        self._own: ThreadPoolExecutor | None = None
+        if deliver is None:
+            deliver = self._own = ThreadPoolExecutor(1, thread_name_prefix="meshnode-callbacks")
         self._node = node
         self._loop = loop
-        self._deliver = deliver
+        self._deliver = delivery_of(deliver)
         self._collecting: set[int] = set()  # threads in the middle of a transaction
 
-    def run(self, operation: Callable[[Node], Awaitable[T]]) -> T:
+    def close(self) -> None:
+        """Leave it: what is under way ends, iterators end, no callback begins any more. Again is nothing more."""
+        self._loop.close()
+        if self._own is not None:
+            self._own.shutdown(wait=False, cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        self._loop.refuse_closed()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def run(self, operation: Callable[[N], Awaitable[T]]) -> T:
         """Wait for any operation of the node: `run(lambda node: node.verify("lap"))`."""
         node = self._node
 
@@ -42,7 +59,7 @@ class Threaded:
 
         return self._loop.call(work)
 
-    def follow(self, items: Callable[[Node], AsyncIterator[T]], *, at_once: int = 1) -> BlockingIterator[T]:
+    def follow(self, items: Callable[[N], AsyncIterator[T]], *, at_once: int = 1) -> BlockingIterator[T]:
         """Any iterator of the node as a plain one; `at_once` are fetched together, of one that does not wait.
 
         ClosedError where the node was closed already, or is before such a one has come to its end.
@@ -51,7 +68,7 @@ class Threaded:
         return BlockingIterator(self._loop, items(self._node), at_once)
 
     def subscribe(
-        self, items: Callable[[Node], AsyncIterator[T]], callback: Callable[[T], object], failed: Failed | None = None
+        self, items: Callable[[N], AsyncIterator[T]], callback: Callable[[T], object], failed: Failed | None = None
     ) -> Subscription[T]:
         """Any iterator of the node as calls of `callback`; an error that ends it goes to `failed`, else to the log."""
         node, subscription = self._node, Subscription(self._deliver, callback, failed or log_failure)

@@ -196,6 +196,13 @@ class Database:
         finally:
             self._connection.execute("DETACH source")
 
+    def commit_early(self) -> None:
+        """A commit need not be on the disk when it returns: a power cut may undo the last ones, in their order.
+
+        For what can be made again.
+        """
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+
     def overwrite_deleted(self) -> None:
         """What is deleted from here on leaves no trace in the free pages."""
         self._connection.execute("PRAGMA secure_delete = ON").fetchall()

@@ -18,6 +18,7 @@ NEXT_POSITION: Final = "next_position"
 NEXT_CHANGE: Final = "next_change"
 NEXT_CONFLICT_CHANGE: Final = "next_conflict_change"
 BUNDLED_TO: Final = "bundled_to"
+PROJECTION: Final = "projection"  # of an attached app's database: what it is a copy of
 
 _PAIR: Final = struct.Struct(">QQ")
 

@@ -115,6 +115,13 @@ async def _rows(ask: Asker) -> None:
     await ask("digest", table=table)
     await ask("remove", table=table, key=rows[0]["key"])
     await ask("changes", since=0, table=table, lines=3)
+    (first,) = await ask("project", schema="s", lines=1)
+    assert first["rows"] == "all"
+    assert [each["name"] for each in first["tables"]] == ["extra"]
+    write = {"table": "extra", "intent": "upsert", "columns": {"id": {"$bytes": "0f"}, "n": 1.5}}
+    assert (await ask("write-schema", schema="s", writes=[write]))["receipt"]["table"] == table
+    (page,) = await ask("project", schema="s", epoch=first["epoch"], since=first["seq"], lines=1)
+    assert [each["row"]["columns"]["n"] for each in page["changes"]] == [1.5]
     await ask("forget", table=table, key=rows[1]["key"])
     await ask("compact", table=table)
     assert (await ask("check"))["differences"] == []

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.command import Result, meshnode, meshnode_afresh, start_afresh
@@ -46,6 +47,7 @@ equal: True
 """,
 }
 """All that an example prints, of those whose output is the same each time; the others name Milk."""
+ATTACHED = b"[Task(id='t1', title='Bake bread')]\n"
 ENDLESS = {ROOT / "examples" / f"{name}.py" for name in ("notes_tk", "todo_web")}  # driven by tests of their own
 
 
@@ -148,7 +150,7 @@ def _masked(line: str) -> str:
 
 async def test_the_embedding_program_runs_as_written(tmp_path: Path) -> None:
     assert (await meshnode_afresh("init", home=tmp_path / "n")).code == 0
-    program, _ = blocks("python")
+    program, _, _ = blocks("python")
     environment = {**os.environ, "MESHNODE_HOME": str(tmp_path / "n")}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, env=environment, stdout=asyncio.subprocess.PIPE
@@ -158,7 +160,7 @@ async def test_the_embedding_program_runs_as_written(tmp_path: Path) -> None:
     assert b"Bread" in out
 
 
-async def test_the_control_api_answers_as_shown(tmp_path: Path) -> None:
+async def test_the_control_api_and_attached_apps_answer_as_shown(tmp_path: Path) -> None:
     home = tmp_path / "n"
     node = await start_afresh("up", "--listen", "127.0.0.1", "--no-mdns", home=home)
     try:
@@ -167,8 +169,10 @@ async def test_the_control_api_answers_as_shown(tmp_path: Path) -> None:
         assert (
             await meshnode("table", "add", "notes", "--key", "id:TEXT", "--column", "title:TEXT", home=home)
         ).code == 0
-        _, asking = blocks("python")
+        _, attaching, asking = blocks("python")
         assert await _output(sys.executable, "-c", _here(asking, home)) == b"Eggs\n"
+        environment = {**os.environ, "MESHNODE_HOME": str(home)}
+        assert await _output(sys.executable, "-c", attaching, cwd=tmp_path, env=environment) == ATTACHED
         (shown,) = [block for block in blocks("sh") if "curl" in block]
         document, peers, rows = [await _output("bash", "-c", _here(line, home)) for line in shown.splitlines()]
         assert json.loads(document) == json.loads((ROOT / "meshnode/control/openapi.json").read_bytes())
@@ -185,8 +189,8 @@ def _here(program: str, home: Path) -> str:
     return program.replace("~/.local/share/meshnode/", f"{home}/")
 
 
-async def _output(*command: str) -> bytes:
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+async def _output(*command: str, **options: Any) -> bytes:
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, **options)
     out, _ = await process.communicate()
     assert process.returncode == 0
     return out

@@ -30,6 +30,7 @@ from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.metricviews import MetricView, single
 from meshnode.node.overview import SOFTWARE
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.projectionviews import ProjectionPage, RowWrite, WrittenView
 from meshnode.node.verifyviews import ComparedEvent, ComparedRowView, ComparedTableView, VerifyProgress, VerifyReport
 from meshnode.node.views import (
     AskedView,
@@ -277,6 +278,14 @@ class MemoryNode:
                 if table in (None, change.table):
                     yield change
             await self._changed.wait()
+
+    async def project(self, schema: str, *, epoch: str = "", since: int = 0) -> AsyncIterator[ProjectionPage]:
+        yield ProjectionPage(mesh="00" * 16, site="00" * 16, epoch="00" * 8, seq=since, rows="all", current=True)
+        await asyncio.Event().wait()
+
+    async def write_schema(self, schema: str, writes: Sequence[RowWrite]) -> WrittenView:
+        receipt = Receipt(table=schema, events=len(writes), hlc=(1, 0))
+        return WrittenView(receipt=receipt, epoch="00" * 8)
 
     async def invite(self, ttl_ms: int = 900_000, *, confirm: bool = False) -> InviteView:
         return InviteView(invite="meshnode-invite:abc", expires_ms=ttl_ms, id="00" * 8, confirm=confirm)

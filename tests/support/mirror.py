@@ -48,7 +48,7 @@ def as_rows(rows: list[RowView]) -> dict[Any, tuple[dict[str, Any], set[str]]]:
 def follow(bench: Bench, place: Place, *, limit: int = 1000, table: str | None = None) -> Iterator[ChangeView]:
     """What a subscriber at this place is told until nothing is new; every page is read over a snapshot of its own."""
     while True:
-        page, after = bench.read(following.read_on, place, table, limit)
+        page, after = bench.read(following.read_on, place, lambda text: table in (None, text), limit)
         assert len(page) <= limit
         yield from page
         if after == place:

@@ -11,6 +11,8 @@ from typing import Any, assert_type
 import msgspec
 
 from meshnode import (
+    Attached,
+    BlockingAttached,
     BlockingIterator,
     BlockingNode,
     BlockingTable,
@@ -28,6 +30,7 @@ from meshnode import (
     Subscription,
     Table,
     Where,
+    attach,
     join,
 )
 
@@ -142,3 +145,22 @@ def blocking() -> None:
 
 if __name__ == "__main__":
     asyncio.run(asynchronously())
+
+
+async def attached() -> None:
+    async with attach("notes.db", schema="notes") as app:
+        assert_type(app, Attached)
+        notes = await app.table("notes", Note).create(key="id")
+        assert_type(notes, Table[Note])
+        assert_type(await notes.get("a"), Note | None)
+        async for change in notes.changes():
+            assert_type(change, Change[Note])
+        async for shown in app.live("SELECT * FROM notes", row=Note):
+            assert_type(shown, list[Note])
+        async with app.transaction() as rows:
+            rows.upsert(notes, Note("b"))
+        await app.put("notes", {"id": "a"}, {})  # error: attr-defined
+    attach("notes.db")  # error: call-arg
+    with BlockingAttached.open("notes.db", schema="notes") as blocking:
+        assert_type(blocking.table("notes", Note), BlockingTable[Note])
+        assert_type(blocking.live("SELECT 1"), BlockingIterator[list[dict[str, Any]]])

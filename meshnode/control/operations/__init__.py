@@ -7,9 +7,9 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 from meshnode.control.operation import Operation
-from meshnode.control.operations import conflicts, log, members, node, pairing, tables
+from meshnode.control.operations import apps, conflicts, log, members, node, pairing, tables
 
-SUBJECTS: Final = (node, tables, conflicts, members, pairing, log)
+SUBJECTS: Final = (node, tables, apps, conflicts, members, pairing, log)
 
 
 def declared(module: ModuleType) -> list[Operation[Any, Any]]:
