@@ -29,4 +29,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     documents = {"meshnode/PROTOCOL.md", "meshnode/control/openapi.json", "meshnode/py.typed"}
     assert names - info == modules | shown | documents
     (entry_points,) = (name for name in info if name.endswith("entry_points.txt"))
-    assert "meshnode = meshnode.cli.main:main" in zipfile.ZipFile(wheel).read(entry_points).decode()
+    points = zipfile.ZipFile(wheel).read(entry_points).decode()
+    assert "[console_scripts]\nmeshnode = meshnode.cli.main:main" in points
+    assert "[pyinstaller40]\nhook-dirs = meshnode._pyinstaller:get_hook_dirs" in points
