@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshnode.bench.homes import founded, joined
-from meshnode.bench.nodes import LOOPBACK, PATIENCE_S, NodeProcess, environment, free_port
+from meshnode.bench.nodes import LOOPBACK, PATIENCE_S, NodeProcess, environment, free_port, patience
 from meshnode.errors import StoreError
 from meshnode.node.config import Config
 from meshnode.node.home import Home
@@ -32,7 +32,7 @@ class Crowd:
         assert self.peers.stdin is not None
         assert self.peers.stdout is not None
         self.peers.stdin.write(b"%d\n" % count)
-        async with asyncio.timeout(PATIENCE_S):
+        async with patience(PATIENCE_S, f"{count} peers did not start"):
             if not await self.peers.stdout.readline():
                 raise StoreError("the process of the peers has ended: try with fewer, or more memory")
         await self.node.linked(count)
@@ -50,7 +50,7 @@ async def crowd(folder: Path, count: int) -> AsyncIterator[Crowd]:
         pipe = asyncio.subprocess.PIPE
         words = [address, *(str(each.path) for each in homes)]
         peers = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", __name__, *words, stdin=pipe, stdout=pipe, env=environment()
+            sys.executable, "-m", __name__, *words, stdin=pipe, stdout=pipe, env=environment(), start_new_session=True
         )
         try:
             yield Crowd(node, peers)

@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from meshnode.bench.figures import Goodput
-from meshnode.bench.nodes import PATIENCE_S, environment, free_port
+from meshnode.bench.nodes import PATIENCE_S, environment, free_port, patience
 from meshnode.errors import StoreError
 
 _PROGRAM: Final = "meshnode.bench.bulk"
@@ -24,12 +24,14 @@ async def _stream(kind: str, seconds: float) -> float:
 
     async def begin(side: str) -> asyncio.subprocess.Process:
         words = (sys.executable, "-m", _PROGRAM, kind, side, str(seconds), str(port))
-        process = await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe, env=environment())
+        process = await asyncio.create_subprocess_exec(
+            *words, stdout=pipe, stderr=pipe, env=environment(), start_new_session=True
+        )
         processes.append(process)
         return process
 
     try:
-        async with asyncio.timeout(PATIENCE_S + 2 * seconds):
+        async with patience(PATIENCE_S + 2 * seconds, f"the bulk stream of {kind} did not end"):
             server = await begin("serve")
             assert server.stdout is not None
             if await server.stdout.readline():

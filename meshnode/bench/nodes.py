@@ -8,7 +8,8 @@ import signal
 import socket
 import sys
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -21,6 +22,16 @@ from meshnode.node.home import Home
 PATIENCE_S: Final = 60.0  # until what a scenario waits for has failed
 LOOK_S: Final = 0.005  # between two looks at something that no bell tells of
 LOOPBACK: Final = "127.0.0.1"
+
+
+@asynccontextmanager
+async def patience(seconds: float, what: str) -> AsyncIterator[None]:
+    """StoreError that says what did not happen, where the block takes longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise StoreError(f"{what} within {seconds:.0f} s: this machine is too busy to be measured") from error
 
 
 def free_port() -> int:
@@ -73,7 +84,11 @@ class NodeProcess:
         command = (sys.executable, "-m", "meshnode", "--home", str(self.home.path), "up", *where, *dialed)
         self.started = time.perf_counter()
         self._process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, env=environment()
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=environment(),
+            start_new_session=True,
         )
         end = self.started + PATIENCE_S
         while not await self._answers():

@@ -14,7 +14,7 @@ from typing import Final, cast
 from meshnode.bench.durability import fsyncs, wal_sequence
 from meshnode.bench.figures import CatchUp, Live, Start, Window, over, percentile
 from meshnode.bench.homes import database_bytes, event_bytes, founded, joined, log_end, looking_at
-from meshnode.bench.nodes import LOOPBACK, PATIENCE_S, NodeProcess, free_port
+from meshnode.bench.nodes import LOOPBACK, PATIENCE_S, NodeProcess, free_port, patience
 from meshnode.bench.process import cpu_s
 from meshnode.bench.workload import TABLE, TRANSACTION_ROWS, values, write_rows
 from meshnode.errors import StoreError
@@ -112,7 +112,7 @@ async def live(both: Pair, writes: int) -> Live:
             await a.put(TABLE, {"id": "warm-up"}, values(0))
             await asyncio.wait({waiting}, timeout=0.1)
         await a.wait(timeout_s=PATIENCE_S)
-        async with asyncio.timeout(PATIENCE_S + writes):
+        async with patience(PATIENCE_S + writes, f"not all of {writes} writes were seen at the other node"):
             for number in range(writes):
                 key = {"id": f"live-{number}"}
                 begun = time.perf_counter()

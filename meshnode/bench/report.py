@@ -36,7 +36,7 @@ _RATIOS: Final = {
 
 def as_object(figures: Figures) -> dict[str, Any]:
     """All of it, with the ratios first; what was not measured is left out."""
-    found = {name: value for name, value in msgspec.to_builtins(figures).items() if value not in (None, [])}
+    found = {name: value for name, value in msgspec.to_builtins(figures).items() if value not in (None, (), [])}
     shown = {"ratios": ratios(figures), **found}
     return {name: _rounded(value) for name, value in shown.items()}
 
@@ -150,7 +150,7 @@ def _rounded(value: Any) -> Any:
         return float(f"{value:.6g}")
     if isinstance(value, dict):
         return {name: _rounded(each) for name, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_rounded(each) for each in value]
     return value
 

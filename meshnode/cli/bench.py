@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
+from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshnode.cli.output import json_line, print_many, print_table, printable
 from meshnode.errors import UsageError, reason_of
@@ -47,13 +50,27 @@ def run(options: argparse.Namespace) -> int:
     chosen(options.only)
     target = None if options.svg is None else _writable(options.svg)
     with tempfile.TemporaryDirectory(prefix="meshnode-bench-", dir=_folder(options.dir)) as folder:
-        figures = asyncio.run(measure(FULL if options.full else QUICK, options.only, Path(folder), _say))
+        work = measure(FULL if options.full else QUICK, options.only, Path(folder), _say)
+        figures = asyncio.run(_to_its_end(work))
     if target is not None:
         from meshnode.bench.plot import svg
 
         target.write_text(svg(figures), encoding="utf-8")
     _print(figures, "json" if options.json else options.output)
     return 0
+
+
+async def _to_its_end(work: Coroutine[Any, Any, Figures]) -> Figures:
+    """When this process is told to end, its nodes end with it: they are in sessions of their own."""
+    task = asyncio.ensure_future(work)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            with suppress(NotImplementedError):  # Windows has no signals to end a loop by
+                asyncio.get_running_loop().add_signal_handler(getattr(signal, name), task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 def _print(figures: Figures, output: str | None) -> None:
