@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LEFT = "this node was left: open its home again to go on"
+
 logger = logging.getLogger("meshnode.storage")
 
 
@@ -104,6 +106,8 @@ class Storage:
 
     async def read_apart(self, query: Callable[[Tx], T]) -> T:
         """Run one long query over one snapshot, on a thread and a connection of its own."""
+        if self._closing:
+            raise ClosedError(LEFT)
 
         def run() -> T:
             with closing(self.file.reader()) as reader, reader.snapshot() as tx:
@@ -200,4 +204,4 @@ def _submitted(submit: Callable[[], Future[T]]) -> Future[T]:
     try:
         return submit()
     except RuntimeError as error:  # what an executor says after its shutdown
-        raise ClosedError("this node was left: open its home again to go on") from error
+        raise ClosedError(LEFT) from error

@@ -93,6 +93,9 @@ async def asynchronously() -> None:
 
 def blocking() -> None:
     calls = CallQueue()
+    calls.put(lambda: print("a call may give anything back"))
+    calls.put(lambda: 1)
+    calls.put(print("called already"))  # error: arg-type
     with BlockingNode.open("home", invite="meshnode-invite:…", deliver=calls.put, mdns_enabled=False) as node:
         notes = node.table("notes", Note).create(key=["id"])
         assert_type(notes, BlockingTable[Note])
