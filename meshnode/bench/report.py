@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from meshnode.bench.figures import Apply, Author, CatchUp, Ceilings, Figures, Idle, ratios
+from meshnode.limits import CHANGES_KEPT
 
 
 class Line(NamedTuple):
@@ -133,7 +134,8 @@ def _of_catch_up(found: CatchUp | None, group: str) -> Iterator[Line]:
     yield Line(group, "CPU of sender and receiver", cpu, "s")
     peaks = f"{found.sender_peak_mb:.0f} and {found.receiver_peak_mb:.0f}"
     yield Line(group, "most memory of sender and receiver", peaks, "MB")
-    yield Line(group, "database, per event", number(found.database_bytes_per_event), "bytes")
+    feed = f"the last {CHANGES_KEPT:,} changes for `watch` are in it"
+    yield Line(group, "database, per event", number(found.database_bytes_per_event), "bytes", feed)
 
 
 def _of_idle(found: Idle | None) -> Iterator[Line]:
@@ -157,4 +159,4 @@ def _rounded(value: Any) -> Any:
 
 def rows(found: Sequence[Line]) -> list[dict[str, str]]:
     """As a table is printed of."""
-    return [each._asdict() for each in found]
+    return [dict(zip(COLUMNS, each, strict=True)) for each in found]
