@@ -34,6 +34,8 @@ Misfit: TypeAlias = Callable[[RowError], object]
 
 _ROWS_ON_THE_LOOP: Final = 64  # converted on the event loop: some milliseconds; more than that on a thread
 
+_NO_KEYS: Final = ("bool", "float")  # of no value that a key can have (profile §4)
+
 
 class Host(Protocol):
     """What a table needs of its node."""
@@ -88,10 +90,13 @@ class Table(Generic[T]):
         if not self.row_type.fields:
             raise UsageError(f"table {self.name!r} has rows without a type: make it by `node.add_table`")
         names = [key] if isinstance(key, str) else list(key)
-        declared = {field.column: field.kind.sql for field in self.row_type.fields}
+        fields = {field.column: field.kind for field in self.row_type.fields}
+        declared = {name: kind.sql for name, kind in fields.items()}
         for name in names:
-            if name not in declared:
+            if name not in fields:
                 raise RowError(self.name, name, f"{self.row_type.python.__name__} has no such field to be a key")
+            if fields[name].name in _NO_KEYS:
+                raise RowError(self.name, name, f"a {fields[name].name} is no key: let it be a str, an int or bytes")
         keys = {name: declared.pop(name) for name in names}
         await self._host.add_table(self.name, keys, declared, own_numbers=own_numbers, table_class=table_class)
         return self

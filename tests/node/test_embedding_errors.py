@@ -18,7 +18,7 @@ import pytest
 from support.nodes import free_port
 
 from meshnode import BlockingNode, Node
-from meshnode.errors import ClosedError, ConfigError, StoreError, UsageError
+from meshnode.errors import ClosedError, ConfigError, RowError, StoreError, UsageError
 from meshnode.node.opening import Settings
 from meshnode.node.where import Where
 
@@ -59,6 +59,19 @@ def test_a_value_that_cannot_be_kept_is_told_with_its_column(
 ) -> None:
     with pytest.raises(UsageError, match=told):
         node.put("t", key, columns)
+
+
+@dataclass
+class Measure:
+    at: float
+    good: bool = True
+
+
+def test_a_field_that_cannot_be_a_key_is_told_when_the_table_is_made(node: BlockingNode) -> None:
+    for field, kind in (("at", "float"), ("good", "bool")):
+        with pytest.raises(RowError, match=f"column '{field}' of table 'm': a {kind} is no key: let it be a str"):
+            node.table("m", Measure).create(key=field)
+    assert [table.table for table in node.tables()] == ["t"]
 
 
 def test_what_is_of_the_wrong_type_altogether(node: BlockingNode, tmp_path: Path) -> None:
