@@ -59,7 +59,11 @@ class NodeProcess:
     _client: ControlClient | None = None
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()  # nobody else would end what was begun
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -76,6 +80,16 @@ class NodeProcess:
         """Of its process."""
         assert self._process is not None, "the node was not started"
         return self._process.pid
+
+    @property
+    def begun(self) -> bool:
+        """Whether there ever was a process."""
+        return self._process is not None
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is one now."""
+        return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
         """Returns once it answers. StoreError where it ends instead, or does not answer."""

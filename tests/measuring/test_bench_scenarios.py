@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from meshnode.bench.figures import Figure, Figures, ratios
+from meshnode.bench.homes import founded
+from meshnode.bench.nodes import NodeProcess, free_port
 from meshnode.bench.plan import Plan
 from meshnode.bench.running import SCENARIOS, measure
 from meshnode.errors import UsageError
@@ -77,6 +80,17 @@ async def test_a_node_and_its_peers(tmp_path: Path) -> None:
 async def test_a_bulk_stream(tmp_path: Path) -> None:
     found = await found_by(tmp_path, "goodput")
     assert positive(found.goodput)
+
+
+async def test_a_node_that_is_given_up_while_it_starts_is_ended(tmp_path: Path) -> None:
+    node = NodeProcess(await founded(tmp_path / "a"), free_port())
+    starting = asyncio.create_task(node.__aenter__())
+    while not node.begun:  # noqa: ASYNC110  # nothing tells of it
+        await asyncio.sleep(0.01)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not node.runs
 
 
 async def test_a_scenario_that_is_none_is_said_before_anything_runs(tmp_path: Path) -> None:
