@@ -35,7 +35,7 @@ async def _bulk(both: Pair, rows: int) -> dict[str, float]:
         await write_rows(a.client, both.written, rows)
         both.written += rows
         written = time.perf_counter() - begun
-        while log_end(seen) - before < rows:
+        while log_end(seen) - before < rows:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         seconds = time.perf_counter() - begun
     cpu = {"cpu_a_s": cpu_s(a.pid) - used[0], "cpu_b_s": cpu_s(b.pid) - used[1]}

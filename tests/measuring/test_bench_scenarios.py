@@ -38,8 +38,13 @@ async def found_by(folder: Path, *names: str) -> Figures:
     said: list[str] = []
     figures = await measure(TINY, names, folder, said.append)
     assert said
-    assert list(folder.iterdir()) == []  # nothing is left behind
+    assert left_in(folder) == []
     return figures
+
+
+def left_in(folder: Path) -> list[Path]:
+    """What a run forgot to take away."""
+    return list(folder.iterdir())
 
 
 def positive(figure: Figure | None) -> bool:
