@@ -79,6 +79,7 @@ EXAMPLES: Final[Mapping[str, str | tuple[str, ...]]] = {
     "wait": "meshnode wait --all --timeout 30",
     "digest": "meshnode digest notes",
     "check": "meshnode check",
+    "bench": ("meshnode bench", "meshnode bench --only apply --only catch-up --json"),
     "conform": "meshnode conform tests/vectors",
     "demo": ("meshnode demo", "meshnode demo --keep homes"),
     "help": ("meshnode help table add", "meshnode help --man ~/.local/share/man/man1"),

@@ -73,6 +73,7 @@ _VERBS: tuple[tuple[str, str, str], ...] = (  # verb, module, what it does
     ("wait", "wait", "wait until everybody has everything"),
     ("digest", "digest", "digest of tables, equal where rows are equal"),
     ("check", "check", "recompute rows and clocks from the log"),
+    ("bench", "bench", "measure this machine and this node on it"),
     ("conform", "conform.verb", "run test vectors through this program"),
     ("help", "help", "explain a verb, or write the manual pages"),
     ("completion", "completion.verb", "print the script by which a shell completes words"),

@@ -11,7 +11,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "letting devices in": ("invite", "nearby", "pair", "members", "role", "vouch", "retire", "leave"),
     "the mesh as it is": ("peers", "discover", "sync-state", "wait", "frontier", "metrics", "notices", "dashboard"),
     "what crosses, and settings": ("policy", "config", "request-sync", "export-events", "import-events"),
-    "when something is wrong": ("doctor", "check", "verify", "digest", "events", "conform"),
+    "when something is wrong": ("doctor", "check", "verify", "digest", "events", "bench", "conform"),
     "this device": ("identity", "forget", "evict", "rehydrate", "compact"),
     "about this program": ("help", "completion"),
 }

@@ -40,7 +40,7 @@ LINES: dict[str, tuple[str, ...]] = {  # by verb; every verb that names somethin
     "conform": ("absent",),
 }
 NAMES_NOTHING = frozenset(("init", "up", "discover", "policy", "peers", "members", "vouch", "leave", "status")) | {
-    *("doctor", "metrics", "wait", "check", "demo", "nearby", "dashboard", "service", "completion", "help")
+    *("bench", "doctor", "metrics", "wait", "check", "demo", "nearby", "dashboard", "service", "completion", "help")
 }
 NEEDS_OTHERS = frozenset({"join", "pair", "verify"})  # what they name is on the network, or asked of a running node
 

@@ -6,7 +6,6 @@ Both nodes are processes; the receiver is looked at through its database file, s
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from meshnode.bench.process import cpu_s
 from meshnode.node.api import ROWS_PER_IMPORT
 from meshnode.node.home import Home
 from support.nodes import PATIENCE_S, TABLE, Process, note
@@ -37,12 +37,6 @@ class CatchUp:
         """Milliseconds within which this share of the live rows arrived."""
         ordered = sorted(self.late_ms)
         return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
-
-
-def cpu_s(pid: int) -> float:
-    """Seconds of processor that a process has used, on Linux: on a busy machine they say more than the clock."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_bytes(pid: int, line: str = "VmRSS") -> int:
