@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from meshnode.node.node import Node
     from meshnode.node.opening import Settings
     from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, JoinView, NearbyView
+    from meshnode.node.syncviews import AskedView, FrontierView, RequestView, StagedView, SyncRequest, SyncStateView
     from meshnode.node.table import Table
     from meshnode.node.threaded import BlockingIterator
     from meshnode.node.transaction import Transaction
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     )
     from meshnode.node.views import (
         AcknowledgedView,
-        AskedView,
         BehindView,
         CellView,
         ChangeView,
@@ -84,7 +84,6 @@ if TYPE_CHECKING:
         ConflictCounts,
         DifferenceView,
         ForgetReport,
-        FrontierView,
         GroupView,
         HistoryRequest,
         IdentityView,
@@ -94,15 +93,11 @@ if TYPE_CHECKING:
         PeerView,
         PolicyView,
         Receipt,
-        RequestView,
         RetentionReport,
         RowChange,
         RowExplanation,
         RowView,
-        StagedView,
         Status,
-        SyncRequest,
-        SyncStateView,
         TableDigest,
         TableView,
         WaitResult,
@@ -256,6 +251,7 @@ _MODULES = {
     "node.table": "Table",
     "node.threaded": "BlockingIterator",
     "node.transaction": "Transaction",
+    "node.syncviews": "AskedView FrontierView RequestView StagedView SyncRequest SyncStateView",
     "node.verifyviews": "ComparedEvent ComparedRowView ComparedTableView VerifyProgress VerifyReport",
     "node.where": "Where",
 }

@@ -10,7 +10,7 @@ import sys
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_many
-from meshnode.node.views import FrontierView
+from meshnode.node.syncviews import FrontierView
 
 _SHOWN = ("site", "name", "counter", "local")
 

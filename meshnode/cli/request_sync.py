@@ -10,7 +10,8 @@ import argparse
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_many, print_one
-from meshnode.node.views import SyncRequest, parse_table
+from meshnode.node.syncviews import SyncRequest
+from meshnode.node.views import parse_table
 
 _SHOWN = ("short", "name", "table", "linked", "id")
 

@@ -11,7 +11,7 @@ import argparse
 from meshnode.cli import connect
 from meshnode.cli.output import cell, print_many, print_table
 from meshnode.model.wording import counted_text
-from meshnode.node.views import SyncStateView
+from meshnode.node.syncviews import SyncStateView
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

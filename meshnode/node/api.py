@@ -22,13 +22,13 @@ from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.metricviews import MetricView
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.projectionviews import ProjectionPage, RowWrite, WrittenView
+from meshnode.node.syncviews import FrontierView, SyncRequest, SyncStateView
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
     AcknowledgedView,
     ChangeView,
     CheckReport,
     ForgetReport,
-    FrontierView,
     HistoryRequest,
     IdentityView,
     ImportReport,
@@ -41,8 +41,6 @@ from meshnode.node.views import (
     RowExplanation,
     RowView,
     Status,
-    SyncRequest,
-    SyncStateView,
     TableDigest,
     TableView,
     Values,

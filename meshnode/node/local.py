@@ -36,6 +36,7 @@ from meshnode.node.memberviews import LeaveView, RecordView
 from meshnode.node.moved import refuse_moved, take_back
 from meshnode.node.projecting import Projecting
 from meshnode.node.storage import Storage, wall_ms
+from meshnode.node.syncviews import SyncRequest
 from meshnode.node.transacting import Transacting
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
 from meshnode.node.views import (
@@ -48,7 +49,6 @@ from meshnode.node.views import (
     Receipt,
     RetentionReport,
     RowChange,
-    SyncRequest,
     TableView,
     Values,
     parse_class,

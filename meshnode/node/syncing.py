@@ -16,7 +16,8 @@ from meshnode.model.scope import WILDCARD
 from meshnode.model.site import short_text, site_text
 from meshnode.node.naming import known_of, site_called
 from meshnode.node.peering import Heard, offered_to
-from meshnode.node.views import AskedView, FrontierView, RequestView, StagedView, SyncStateView, table_text
+from meshnode.node.syncviews import AskedView, FrontierView, RequestView, StagedView, SyncStateView
+from meshnode.node.views import table_text
 from meshnode.store import delivery, frontier, history, notices, peers
 from meshnode.store.backfills import Wanted
 from meshnode.store.database import Tx

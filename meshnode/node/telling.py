@@ -16,14 +16,13 @@ from meshnode.node.overview import status_of
 from meshnode.node.peering import Heard, peer_views
 from meshnode.node.storage import wall_ms
 from meshnode.node.stored import Stored
+from meshnode.node.syncviews import FrontierView, SyncStateView
 from meshnode.node.views import (
     CheckReport,
-    FrontierView,
     PeerView,
     RowExplanation,
     RowView,
     Status,
-    SyncStateView,
     TableDigest,
     TableView,
     Values,

@@ -17,8 +17,13 @@ from meshnode.node.writing import Write
 from meshnode.store.database import Tx
 
 BETWEEN_CLASSES = {
-    "Node": {"change_pages", "collecting", "refuse_in_transaction", "storage", "watch_settings", "write_rows"},
+    "Node": {
+        *("change_pages", "collecting", "refuse_in_transaction", "storage", "watch_settings", "write_rows"),
+        *("project", "write_schema"),  # what an attached app asks of the node of its device
+    },
     "BlockingNode": {"write"},
+    "Attached": {"storage", "write_rows", "change_pages"},
+    "BlockingAttached": {"write"},
     "Table": {"deleting", "deleting_where", "patching", "row_type", "upserting"},
     "BlockingTable": {"deleting", "deleting_where", "patching", "upserting"},
     "Transaction": {"end", "ended"},
@@ -62,7 +67,8 @@ def hints_of(value: Any) -> Iterable[Any]:
         "Tx": Tx,
         "Write": Write,
     }
-    return typing.get_type_hints(value, localns=names).values()
+    hints = typing.get_type_hints(value, localns=names)
+    return [hint for name, hint in hints.items() if name != "self"]  # what a mixin stands on
 
 
 def is_struct(value: Any) -> bool:

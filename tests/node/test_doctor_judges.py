@@ -13,7 +13,8 @@ from meshnode.limits import CLOCK_OFFSET_NOTICE_MS, SKEW_MS
 from meshnode.node.doctor import adopted, database, home, keys, mesh, network, rows, software
 from meshnode.node.doctorviews import FindingView, worst
 from meshnode.node.memberviews import MemberView
-from meshnode.node.views import ConflictCounts, LaggingView, NoticeView, PeerView, SyncStateView, TableView
+from meshnode.node.syncviews import SyncStateView
+from meshnode.node.views import ConflictCounts, LaggingView, NoticeView, PeerView, TableView
 from meshnode.store.log import HOW_TO_GO_ON
 
 Judge = Callable[[Any], Sequence[FindingView]]

@@ -24,7 +24,8 @@ from meshnode.node.api import ALL_EVENTS
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.metricviews import GAUGE, MetricView, labelled
 from meshnode.node.storage import wall_ms
-from meshnode.node.views import AskedView, NoticeView, PeerView, Status, SyncRequest
+from meshnode.node.syncviews import AskedView, SyncRequest
+from meshnode.node.views import NoticeView, PeerView, Status
 from support.memory_node import SITE, MemoryNode
 
 CHROMIUM = "/usr/bin/chromium"

@@ -31,9 +31,9 @@ from meshnode.node.metricviews import MetricView, single
 from meshnode.node.overview import SOFTWARE
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
 from meshnode.node.projectionviews import ProjectionPage, RowWrite, WrittenView
+from meshnode.node.syncviews import AskedView, FrontierView, RequestView, StagedView, SyncRequest, SyncStateView
 from meshnode.node.verifyviews import ComparedEvent, ComparedRowView, ComparedTableView, VerifyProgress, VerifyReport
 from meshnode.node.views import (
-    AskedView,
     BehindView,
     CellView,
     ChangeView,
@@ -42,7 +42,6 @@ from meshnode.node.views import (
     ColumnView,
     DifferenceView,
     ForgetReport,
-    FrontierView,
     HistoryRequest,
     IdentityView,
     ImportReport,
@@ -50,15 +49,11 @@ from meshnode.node.views import (
     PeerView,
     PolicyView,
     Receipt,
-    RequestView,
     RetentionReport,
     RowChange,
     RowExplanation,
     RowView,
-    StagedView,
     Status,
-    SyncRequest,
-    SyncStateView,
     TableDigest,
     TableView,
     Values,

@@ -15,17 +15,8 @@ from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
 from meshnode.node.discoverviews import DiscoverView
 from meshnode.node.doctorviews import DoctorView
 from meshnode.node.metricviews import CONTENT_TYPE, MetricView, exposition
-from meshnode.node.views import (
-    CheckReport,
-    FrontierView,
-    IdentityView,
-    PeerView,
-    PolicyView,
-    Status,
-    SyncRequest,
-    SyncStateView,
-    WaitResult,
-)
+from meshnode.node.syncviews import FrontierView, SyncRequest, SyncStateView
+from meshnode.node.views import CheckReport, IdentityView, PeerView, PolicyView, Status, WaitResult
 
 
 def _exposition(metrics: list[MetricView]) -> str:

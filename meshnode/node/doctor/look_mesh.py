@@ -13,7 +13,8 @@ from meshnode.node.doctor.mesh import ClockFacts, LinkFacts, MembershipFacts, Re
 from meshnode.node.doctor.patient import Patient
 from meshnode.node.doctor.rows import DRIFT, TableFacts
 from meshnode.node.doctor.software import VersionFacts
-from meshnode.node.views import ConflictCounts, NoticeView, SyncStateView
+from meshnode.node.syncviews import SyncStateView
+from meshnode.node.views import ConflictCounts, NoticeView
 
 PACKAGES = ("aioquic", "zeroconf", "PyNaCl", "cryptography", "cbor2", "blake3", "pycose", "starlette", "uvicorn")
 

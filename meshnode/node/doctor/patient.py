@@ -12,7 +12,8 @@ from meshnode.node.databases import DatabaseFile, database_of
 from meshnode.node.discoverviews import DiscoverView
 from meshnode.node.home import Home
 from meshnode.node.memberviews import MemberView
-from meshnode.node.views import Status, SyncStateView, TableView
+from meshnode.node.syncviews import SyncStateView
+from meshnode.node.views import Status, TableView
 
 T = TypeVar("T")
 

@@ -10,7 +10,8 @@ from meshnode.model.verdict import key_differs
 from meshnode.model.wording import counted_text
 from meshnode.node.doctor.findings import failed, listed, or_passed, passed, time_of_day, warned
 from meshnode.node.doctorviews import FindingView
-from meshnode.node.views import ConflictCounts, LaggingView, NoticeView, SyncStateView, TableView
+from meshnode.node.syncviews import SyncStateView
+from meshnode.node.views import ConflictCounts, LaggingView, NoticeView, TableView
 from meshnode.store.lagging import HELD, REJECTED
 from meshnode.store.log import HOW_TO_GO_ON
 
