@@ -42,13 +42,6 @@ def meshnode(home: Path, *arguments: str) -> None:
     )
 
 
-async def until(database: Path, query: str, expected: list[tuple[object, ...]]) -> None:
-    """Wait until the other device has it."""
-    async with asyncio.timeout(30):
-        while by_python(database, query) != expected:
-            await asyncio.sleep(0.01)
-
-
 async def main(folder: Path) -> None:
     desk, lap = folder / "desk.db", folder / "lap.db"
     for database in (desk, lap):
@@ -62,12 +55,12 @@ async def main(folder: Path) -> None:
     for home, database in ((folder / "desk", desk), (folder / "lap", lap)):
         await asyncio.to_thread(meshnode, home, "adopt", str(database))
 
-    async with Node(folder / "desk"), Node(folder / "lap"):
-        await until(lap, "SELECT count(*) FROM tasks", [(2,)])
+    async with Node(folder / "desk") as at_desk, Node(folder / "lap") as at_lap:
+        await at_lap.until("SELECT id FROM tasks", when=lambda tasks: len(tasks) == 2)
         by_shell(lap, "UPDATE tasks SET done = 1 WHERE id = 't1'")
-        await until(desk, "SELECT done FROM tasks WHERE id = 't1'", [(1,)])
+        await at_desk.until("SELECT id FROM tasks WHERE id = 't1' AND done")
         by_python(desk, "DELETE FROM tasks WHERE id = 't2'")
-        await until(lap, "SELECT id FROM tasks", [("t1",)])
+        await at_lap.until("SELECT id FROM tasks", when=lambda tasks: tasks == [{"id": "t1"}])
         print("both devices have", by_python(lap, "SELECT * FROM tasks"))
 
     await asyncio.to_thread(meshnode, folder / "desk", "release")  # an ordinary database again

@@ -114,11 +114,8 @@ class Mind:
 
     async def known(self, claim: Claim) -> str:
         """The verdict in the table, as soon as all of its evidence is there."""
-        sql = "SELECT * FROM claims WHERE id = ? AND unresolved = 0"
-        async for found in self.node.live(sql, [claim.id], row=Claim):
-            if found:
-                return told(found[0])
-        raise RuntimeError("the node was closed")
+        [found] = await self.node.until("SELECT * FROM claims WHERE id = ? AND unresolved = 0", [claim.id], row=Claim)
+        return told(found)
 
     async def everything(self) -> list[list[Any]]:
         """All rows, to be compared."""
@@ -167,8 +164,7 @@ async def main(folder: str) -> None:
         print("equal:", await desk.everything() == await robot.everything())
 
         for conflict in await desk.node.conflicts():
-            here, there = conflict.ours.value, conflict.theirs.value
-            print(f"{conflict.column}: {here} or {there}? It shows {there if conflict.shown == 'theirs' else here}.")
+            print(f"{conflict.column}: {conflict.ours.value} or {conflict.theirs.value}? It shows {conflict.value}.")
             await desk.node.resolve_conflict(conflict.id, prefer="desk")
         await desk.node.wait_synced("robot")
         for name, mind in (("desk", desk), ("robot", robot)):

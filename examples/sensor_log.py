@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from meshnode import Node, Table, Where
+from meshnode import Node, Table, TableClass, Where
 
 FIRST_DAY = datetime(2026, 6, 1, tzinfo=UTC)
 PER_DAY = 96  # a reading each quarter of an hour
@@ -38,7 +38,7 @@ class Day:
 
 async def readings_of(node: Node) -> Table[Reading]:
     """The table, made where it is not there yet."""
-    return await node.table("readings", Reading).create(key=["device", "at"], table_class="raw")
+    return await node.table("readings", Reading).create(key=["device", "at"], table_class=TableClass.RAW)
 
 
 async def days_of(node: Node) -> Table[Day]:
@@ -68,35 +68,25 @@ async def log_day(node: Node, day: datetime) -> None:
 
 async def drop_older(node: Node, day: datetime) -> tuple[int, int]:
     """Delete the readings from before `day`, then take out of the log what was written of them."""
-    readings = await readings_of(node)
-    old = [reading async for reading in readings.rows(Where("at < ?", day))]
-    async with node.transaction() as rows:
-        for reading in old:
-            rows.delete(readings, {"device": reading.device, "at": reading.at})
-    assert rows.receipt is not None
+    receipt = await (await readings_of(node)).delete_where(Where("at < ?", day))
     # The clock of the writes counts here, not `at`; what rows are made of now stays in the log all the same.
-    report = await node.evict("readings", before_ms=rows.receipt.hlc[0])
-    return len(old), report.events
+    report = await node.evict("readings", before_ms=receipt.hlc[0])
+    return receipt.events, report.events
 
 
 async def until_days(display: Node, number: int) -> list[Day]:
     """The aggregates at the display, as soon as there are so many."""
-    async for days in display.live("SELECT * FROM days ORDER BY day", row=Day):
-        if len(days) == number:
-            return days
-    raise RuntimeError("the display was closed")
+    return await display.until("SELECT * FROM days ORDER BY day", row=Day, when=lambda days: len(days) == number)
 
 
 async def until_readings(display: Node, number: int) -> None:
     """Until the display has so many single readings."""
-    async for [found] in display.live("SELECT count(*) AS number FROM readings"):
-        if found["number"] == number:
-            return
+    await display.until("SELECT count(*) AS number FROM readings HAVING number = ?", [number])
 
 
 async def count(node: Node) -> int:
     """How many readings a device has now."""
-    return len([reading async for reading in (await readings_of(node)).rows()])
+    return await (await readings_of(node)).count()
 
 
 async def main(folder: str) -> None:

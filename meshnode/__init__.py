@@ -16,11 +16,14 @@ if TYPE_CHECKING:
         BusyError,
         ClosedError,
         ConfigError,
+        DamagedError,
         IdentityError,
         InviteError,
         LockedError,
         MembershipError,
         MeshError,
+        NoRoomError,
+        NotAllowedError,
         NotFoundError,
         PairingError,
         RegistrationError,
@@ -29,36 +32,75 @@ if TYPE_CHECKING:
         TransportError,
         UsageError,
     )
+    from meshnode.model.policy import TableClass
     from meshnode.node.blocking import BlockingNode
     from meshnode.node.blocking_table import BlockingTable
+    from meshnode.node.bundleviews import ExportView, IntakeView
     from meshnode.node.callbacks import CallQueue, Subscription
     from meshnode.node.change import Change
     from meshnode.node.config import Config
-    from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
-    from meshnode.node.conflict_views import ConflictReceipt, ConflictView
+    from meshnode.node.configviews import BeforeAfter, ConfigReceipt, ConfigView, ReloadView, SettingView
+    from meshnode.node.conflict_views import ConflictReceipt, ConflictView, SideView
     from meshnode.node.databases import open_database
-    from meshnode.node.discoverviews import DiscoverView
-    from meshnode.node.doctorviews import DoctorView
+    from meshnode.node.discoverviews import (
+        AnnouncementView,
+        DialView,
+        DiscoverView,
+        FoundMemberView,
+        InterfaceView,
+        PassedOverView,
+        PeerAddressView,
+    )
+    from meshnode.node.doctorviews import DoctorView, FindingView
     from meshnode.node.eventviews import EventPage, EventQuery, EventView
     from meshnode.node.home import Home
     from meshnode.node.joining import join
     from meshnode.node.memberviews import LeaveView, MemberView, RecordView
+    from meshnode.node.metricviews import MetricView, Sample
     from meshnode.node.node import Node
     from meshnode.node.opening import Settings
-    from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+    from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, JoinView, NearbyView
     from meshnode.node.table import Table
     from meshnode.node.threaded import BlockingIterator
     from meshnode.node.transaction import Transaction
-    from meshnode.node.verifyviews import VerifyProgress, VerifyReport
+    from meshnode.node.verifyviews import (
+        ComparedEvent,
+        ComparedRowView,
+        ComparedTableView,
+        VerifyProgress,
+        VerifyReport,
+    )
     from meshnode.node.views import (
+        AcknowledgedView,
+        AskedView,
+        BehindView,
+        CellView,
         ChangeView,
+        CheckReport,
+        ClockView,
+        ColumnView,
+        ConflictCounts,
+        DifferenceView,
+        ForgetReport,
+        FrontierView,
+        GroupView,
+        HistoryRequest,
+        IdentityView,
+        ImportReport,
+        LaggingView,
         NoticeView,
         PeerView,
+        PolicyView,
         Receipt,
+        RequestView,
+        RetentionReport,
         RowChange,
         RowExplanation,
         RowView,
+        StagedView,
         Status,
+        SyncRequest,
+        SyncStateView,
         TableDigest,
         TableView,
         WaitResult,
@@ -66,7 +108,12 @@ if TYPE_CHECKING:
     from meshnode.node.where import Where
 
 __all__ = [
+    "AcknowledgedView",
+    "AnnouncementView",
+    "AskedView",
+    "BeforeAfter",
     "BehindError",
+    "BehindView",
     "BlockingIterator",
     "BlockingNode",
     "BlockingTable",
@@ -74,49 +121,88 @@ __all__ = [
     "BusyError",
     "CallQueue",
     "CandidateView",
+    "CellView",
     "Change",
     "ChangeView",
+    "CheckReport",
+    "ClockView",
     "ClosedError",
+    "ColumnView",
+    "ComparedEvent",
+    "ComparedRowView",
+    "ComparedTableView",
     "Config",
     "ConfigError",
     "ConfigReceipt",
     "ConfigView",
+    "ConflictCounts",
     "ConflictReceipt",
     "ConflictView",
+    "DamagedError",
+    "DialView",
+    "DifferenceView",
     "DiscoverView",
     "DoctorView",
     "EventPage",
     "EventQuery",
     "EventView",
+    "ExportView",
+    "FindingView",
+    "ForgetReport",
+    "FoundMemberView",
+    "FrontierView",
+    "GroupView",
+    "HistoryRequest",
     "Home",
     "IdentityError",
+    "IdentityView",
+    "ImportReport",
+    "IntakeView",
+    "InterfaceView",
     "InviteError",
     "InviteView",
     "InvitedView",
+    "JoinView",
+    "LaggingView",
     "LeaveView",
     "LockedError",
     "MemberView",
     "MembershipError",
     "MeshError",
+    "MetricView",
     "NearbyView",
+    "NoRoomError",
     "Node",
+    "NotAllowedError",
     "NotFoundError",
     "NoticeView",
     "PairingError",
+    "PassedOverView",
+    "PeerAddressView",
     "PeerView",
+    "PolicyView",
     "Receipt",
     "RecordView",
     "RegistrationError",
     "ReloadView",
+    "RequestView",
+    "RetentionReport",
     "RowChange",
     "RowError",
     "RowExplanation",
     "RowView",
+    "Sample",
+    "SettingView",
     "Settings",
+    "SideView",
+    "StagedView",
     "Status",
     "StoreError",
     "Subscription",
+    "SyncRequest",
+    "SyncStateView",
     "Table",
+    "TableClass",
     "TableDigest",
     "TableView",
     "Transaction",
@@ -134,31 +220,36 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "errors": (
-        "BehindError BundleError BusyError ClosedError ConfigError IdentityError InviteError LockedError "
-        "MembershipError MeshError NotFoundError PairingError RegistrationError RowError StoreError TransportError "
-        "UsageError"
+        "BehindError BundleError BusyError ClosedError ConfigError DamagedError IdentityError InviteError "
+        "LockedError MembershipError MeshError NoRoomError NotAllowedError NotFoundError PairingError "
+        "RegistrationError RowError StoreError TransportError UsageError"
     ),
+    "model.policy": "TableClass",
     "node.blocking": "BlockingNode",
     "node.blocking_table": "BlockingTable",
+    "node.bundleviews": "ExportView IntakeView",
     "node.callbacks": "CallQueue Subscription",
     "node.change": "Change",
     "node.config": "Config",
-    "node.configviews": "ConfigReceipt ConfigView ReloadView",
-    "node.conflict_views": "ConflictReceipt ConflictView",
+    "node.configviews": "BeforeAfter ConfigReceipt ConfigView ReloadView SettingView",
+    "node.conflict_views": "ConflictReceipt ConflictView SideView",
     "node.databases": "open_database",
-    "node.discoverviews": "DiscoverView",
-    "node.doctorviews": "DoctorView",
+    "node.discoverviews": (
+        "AnnouncementView DialView DiscoverView FoundMemberView InterfaceView PassedOverView PeerAddressView"
+    ),
+    "node.doctorviews": "DoctorView FindingView",
     "node.eventviews": "EventPage EventQuery EventView",
     "node.home": "Home",
     "node.joining": "join",
     "node.memberviews": "LeaveView MemberView RecordView",
+    "node.metricviews": "MetricView Sample",
     "node.node": "Node",
     "node.opening": "Settings",
-    "node.pairing_views": "CandidateView InviteView InvitedView NearbyView",
+    "node.pairing_views": "CandidateView InviteView InvitedView JoinView NearbyView",
     "node.table": "Table",
     "node.threaded": "BlockingIterator",
     "node.transaction": "Transaction",
-    "node.verifyviews": "VerifyProgress VerifyReport",
+    "node.verifyviews": "ComparedEvent ComparedRowView ComparedTableView VerifyProgress VerifyReport",
     "node.where": "Where",
 }
 """Where each name is, but for those of `node.views`."""

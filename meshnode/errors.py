@@ -48,7 +48,7 @@ class RowError(UsageError):
 
 
 class BehindError(MeshError):
-    """Somebody did not have everything in time; the message says who, and why."""
+    """Somebody did not have everything in time, or something waited for did not come; the message says who or what."""
 
 
 class NotFoundError(MeshError):

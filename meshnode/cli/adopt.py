@@ -9,11 +9,13 @@ SQL that mends it. No node may run here meanwhile; the application may. The data
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from meshnode.cli import connect
 from meshnode.cli.output import print_one, printable
+from meshnode.cli.progress import progress
 from meshnode.errors import RegistrationError
 from meshnode.node.adoptviews import AdoptedView
 from meshnode.node.views import parse_class, parse_table
@@ -51,13 +53,15 @@ async def _adopt(options: argparse.Namespace) -> AdoptedView:
 
     async with connect.resting(options, "adopt") as home:
         try:
-            return await adopt(
-                home,
-                Path(options.database),
-                options.table,
-                own_numbers=options.own_numbers,
-                table_class=options.table_class,
-            )
+            with progress(os.path.basename(options.database), "rows") as advance:
+                return await adopt(
+                    home,
+                    Path(options.database),
+                    options.table,
+                    own_numbers=options.own_numbers,
+                    table_class=options.table_class,
+                    tell=lambda signed, rows: advance(signed, rows, signed),
+                )
         except UnfitError as error:
             for problem in error.problems:
                 print(f"- {printable(problem)}", file=sys.stderr)

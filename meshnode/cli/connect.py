@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,8 +51,23 @@ def _unread_home(options: argparse.Namespace) -> Home:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a verb's coroutine to its end."""
-    return asyncio.run(work)
+    """Run a verb's coroutine to its end; what the package warns of meanwhile goes to standard error."""
+    with _warnings_on_stderr():
+        return asyncio.run(work)
+
+
+@contextmanager
+def _warnings_on_stderr() -> Iterator[None]:
+    """As Python does it where nobody says otherwise; `up` says otherwise."""
+    logger, handler = logging.getLogger("meshnode"), logging.lastResort
+    if handler is None or logging.getLogger().handlers:
+        yield
+        return
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 @asynccontextmanager

@@ -7,13 +7,13 @@ What is set is written to config.toml and in force at once, in a running node to
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, cast
 
 from meshnode.cli import connect
 from meshnode.cli.globals import add_globals
 from meshnode.cli.output import print_one
 from meshnode.errors import UsageError
-from meshnode.node.config import Config
+from meshnode.node.config import Config, PolicyName
 from meshnode.node.views import PolicyView
 
 _SWITCH = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
@@ -63,4 +63,4 @@ async def _show(options: argparse.Namespace) -> PolicyView:
 
 async def _set(options: argparse.Namespace, value: Any) -> PolicyView:
     async with connect.writing(options, "policy set") as operations:
-        return await operations.set_policy(options.setting, value)
+        return await operations.set_policy(cast(PolicyName, options.setting), value)

@@ -19,6 +19,7 @@ from meshnode.errors import BusyError, TransportError, UsageError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.api import ALL_EVENTS, CONFLICTS_PER_PAGE, LEAVE_S, ROWS_PER_PAGE
 from meshnode.node.bundleviews import ExportView, IntakeView
+from meshnode.node.config import PolicyName, PolicyValue
 from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView
 from meshnode.node.discoverviews import DiscoverView
@@ -133,7 +134,7 @@ class ControlClient:
     async def policy(self) -> PolicyView:
         return await self._call(node.POLICY, asked.NoArguments())
 
-    async def set_policy(self, setting: str, value: Any) -> PolicyView:
+    async def set_policy(self, setting: PolicyName, value: PolicyValue) -> PolicyView:
         return await self._call(node.SET_POLICY, asked.SetPolicy(setting=setting, value=value))
 
     async def config(self) -> ConfigView:

@@ -46,7 +46,10 @@ class Engine:
         with database.transaction() as tx:
             schema.migrate(tx)
             if meta.read(tx, meta.SITE) is not None:
-                raise StoreError(f"the database {database.path} already belongs to a node")
+                raise StoreError(
+                    f"the database {database.path} already belongs to a node: open the home of that one, or give "
+                    "this one a database of its own"
+                )
             meta.write(tx, meta.MESH_ID, mesh_id)
             meta.write(tx, meta.FOUNDER, founder_public_key)
             meta.write(tx, meta.SITE, key.site)

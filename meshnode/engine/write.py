@@ -114,8 +114,8 @@ def _check(change: LocalChange, destination: Destination) -> None:
     if not destination.resolves(change.key):
         named = ", ".join(f"{column.name} {column.declared}".rstrip() for column in destination.key)
         raise UsageError(
-            f"{key_text(change.key)} is no key of table {destination.text!r}: it has exactly the key columns "
-            f"{named}, each a value of that type"
+            f"{key_text(change.key) or 'nothing'} is no key of table {destination.text!r}: it has exactly the key "
+            f"columns {named}, each a value of that type"
         )
     for name, value in (change.columns or {}).items():
         if name in destination.key_names:

@@ -17,6 +17,10 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_.:/+@\[\]%,-]+")
 _INVITE: Final = re.compile(r"meshnode-invite:[a-z2-7\s]+", re.IGNORECASE)
 
 
+logging.getLogger("meshnode").addHandler(logging.NullHandler())
+"""A program that embeds a node and configured no logging hears nothing: Python would put warnings on its stderr."""
+
+
 class LogEvent(StrEnum):
     """The names. INFO unless another level is said."""
 

@@ -11,9 +11,10 @@ import asyncio
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from meshnode.engine.engine import Engine
 from meshnode.engine.registry import TableSpec
@@ -28,6 +29,9 @@ from meshnode.node.views import parse_class, parse_table, table_text
 from meshnode.store import meta, transplant
 from meshnode.store.database import Database, Tx
 from meshnode.store.unfit import all_faults, ordinary
+
+Tell: TypeAlias = Callable[[int, int], None]
+"""How many rows are signed, and of how many."""
 
 
 class UnfitError(RegistrationError):
@@ -45,12 +49,13 @@ async def adopt(
     *,
     own_numbers: bool = False,
     table_class: str | None = None,
+    tell: Tell = lambda _signed, _rows: None,
 ) -> AdoptedView:
     """Make these tables of a database sync, or all that it has; `home` is locked and its node does not run.
 
-    Raises UnfitError, with nothing changed, where one cannot.
+    Raises UnfitError, with nothing changed, where one cannot. `tell` hears on another thread how far signing is.
     """
-    return await asyncio.to_thread(_adopt, home, path, tables, own_numbers, table_class)
+    return await asyncio.to_thread(_adopt, home, path, tables, own_numbers, table_class, tell)
 
 
 async def release(home: Home, path: Path | None = None) -> ReleasedView:
@@ -58,7 +63,9 @@ async def release(home: Home, path: Path | None = None) -> ReleasedView:
     return await asyncio.to_thread(_release, home, path)
 
 
-def _adopt(home: Home, path: Path, tables: Sequence[str], own_numbers: bool, table_class: str | None) -> AdoptedView:
+def _adopt(
+    home: Home, path: Path, tables: Sequence[str], own_numbers: bool, table_class: str | None, tell: Tell
+) -> AdoptedView:
     path = path.absolute()
     wanted = None if table_class is None else parse_class(table_class)
     _refuse_strange(home, path)
@@ -73,9 +80,12 @@ def _adopt(home: Home, path: Path, tables: Sequence[str], own_numbers: bool, tab
     with _engine(home) as engine:
         before = engine.context.next_position
         engine.adopt_tables([TableSpec(*name, own_numbers=own_numbers, table_class=wanted) for name in names])
+        rows = _rows_of(engine, names)
+        tell(0, rows)
         while engine.sign_captured():
-            pass
+            tell(engine.context.next_position - before, rows)
         signed = engine.context.next_position - before
+        tell(signed, signed)
     return AdoptedView(
         database=str(path),
         tables=[table_text(*name) for name in names],
@@ -87,10 +97,15 @@ def _adopt(home: Home, path: Path, tables: Sequence[str], own_numbers: bool, tab
 def _refuse_strange(home: Home, path: Path) -> None:
     if not path.is_file():
         raise NotFoundError(f"there is no database {path}")
-    if is_encrypted(path) or is_encrypted(home.database_path):
+    if is_encrypted(path):
         raise UsageError(
-            "tables of an encrypted database cannot be adopted, nor by a node whose own is encrypted: whoever writes "
-            "them by plain SQL has no key; register them with `meshnode table add` and write through the node"
+            f"{path} is an encrypted database, or none at all: tables of an encrypted one cannot be adopted, since "
+            "the node has no key to it; let the node keep a copy of them in its own database (`meshnode table add`)"
+        )
+    if is_encrypted(home.database_path):
+        raise UsageError(
+            "a node whose own database is encrypted cannot adopt tables: whoever writes them by plain SQL has no key; "
+            "register them with `meshnode table add` and write through the node"
         )
     refuse_moved(home)
 
@@ -112,6 +127,17 @@ def _fit_tables(path: Path, tables: Sequence[str], *, own_numbers: bool) -> list
     if not named:
         raise NotFoundError(f"{path} has no tables to adopt")
     return named
+
+
+def _rows_of(engine: Engine, names: Sequence[tuple[str, str]]) -> int:
+    """How many rows there are to look at."""
+    with engine.context.transaction() as tx:
+        return sum(
+            int(tx.execute(f"SELECT count(*) FROM {destination.quoted} NOT INDEXED").fetchone()[0])  # noqa: S608
+            for entry in engine.context.tables.registered(tx)
+            if (entry.schema, entry.name) in names
+            and (destination := engine.context.destination(tx, entry)) is not None
+        )
 
 
 # --- in

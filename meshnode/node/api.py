@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from meshnode.limits import INVITE_TTL_MS, MIB, NEARBY_TTL_MS
 from meshnode.node.bundleviews import ExportView, IntakeView
+from meshnode.node.config import PolicyName, PolicyValue
 from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView
 from meshnode.node.discoverviews import DiscoverView
@@ -112,7 +113,7 @@ class Operations(Protocol):
         """What of this node may cross the mesh."""
         ...
 
-    async def set_policy(self, setting: str, value: Any) -> PolicyView:
+    async def set_policy(self, setting: PolicyName, value: PolicyValue) -> PolicyView:
         """Change `scope`, `replicate_raw_ingress` or `replay_budget_days`, in `config.toml` and at once."""
         ...
 

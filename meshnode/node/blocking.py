@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar, Unpack, overload
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node.blocking_table import BlockingTable
 from meshnode.node.callbacks import Deliver, Subscription, delivery_of
+from meshnode.node.config import PolicyName, PolicyValue
 from meshnode.node.conflict_views import ConflictReceipt, ConflictView
 from meshnode.node.home import Home
 from meshnode.node.live import Params
@@ -30,7 +31,9 @@ from meshnode.node.views import (
     ChangeView,
     NoticeView,
     PeerView,
+    PolicyView,
     Receipt,
+    RetentionReport,
     RowView,
     Status,
     TableView,
@@ -89,6 +92,7 @@ class BlockingNode(Threaded):
             self._own.shutdown(wait=False, cancel_futures=True)
 
     def __enter__(self) -> Self:
+        self._loop.refuse_closed()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -123,6 +127,14 @@ class BlockingNode(Threaded):
         return self.run(
             lambda node: node.add_table(table, key, columns, own_numbers=own_numbers, table_class=table_class)
         )
+
+    def adopt(self, *tables: str, own_numbers: bool = False, table_class: str | None = None) -> list[str]:
+        """Make tables of the node's own database sync whoever writes them by SQL, or all that it has; their names."""
+        return self.run(lambda node: node.adopt(*tables, own_numbers=own_numbers, table_class=table_class))
+
+    def evict(self, table: str, *, before_ms: int, everything: bool = False) -> RetentionReport:
+        """Freeze a table below a time (ms since 1970) and take older events out of its log; rows stay."""
+        return self.run(lambda node: node.evict(table, before_ms=before_ms, everything=everything))
 
     def put(self, table: str, key: Values, columns: Values) -> Receipt:
         """Write these columns of one row."""
@@ -164,6 +176,53 @@ class BlockingNode(Threaded):
     def live(self, sql: str, params: Params = (), *, row: type[Any] = dict) -> BlockingIterator[list[Any]]:
         """The rows of one SELECT, at once and again whenever they are others."""
         return self.follow(lambda node: node.live(sql, params, row=row))
+
+    @overload
+    def query(self, sql: str, params: Params = ...) -> list[dict[str, Any]]: ...
+
+    @overload
+    def query(self, sql: str, params: Params = ..., *, row: type[T]) -> list[T]: ...
+
+    def query(self, sql: str, params: Params = (), *, row: type[Any] = dict) -> list[Any]:
+        """The rows of one SELECT now."""
+        return self.run(lambda node: node.query(sql, params, row=row))
+
+    @overload
+    def until(
+        self,
+        sql: str,
+        params: Params = ...,
+        *,
+        when: Callable[[list[dict[str, Any]]], object] = ...,
+        timeout_s: float | None = ...,
+    ) -> list[dict[str, Any]]: ...
+
+    @overload
+    def until(
+        self,
+        sql: str,
+        params: Params = ...,
+        *,
+        row: type[T],
+        when: Callable[[list[T]], object] = ...,
+        timeout_s: float | None = ...,
+    ) -> list[T]: ...
+
+    def until(
+        self,
+        sql: str,
+        params: Params = (),
+        *,
+        row: type[Any] = dict,
+        when: Callable[[list[Any]], object] = bool,
+        timeout_s: float | None = None,
+    ) -> list[Any]:
+        """The rows of one SELECT as soon as there are any, or `when` says yes to them, on the node's own thread."""
+        return self.run(lambda node: node.until(sql, params, row=row, when=when, timeout_s=timeout_s))
+
+    def seq(self) -> int:
+        """How far the change sequence is: `changes(since=…)` goes on from there without a gap."""
+        return self.run(lambda node: node.seq())
 
     @overload
     def on_live(
@@ -231,6 +290,10 @@ class BlockingNode(Threaded):
     def set_online(self, online: bool) -> None:
         """Cut the node off, or let it talk again."""
         self.run(lambda node: node.set_online(online))
+
+    def set_policy(self, setting: PolicyName, value: PolicyValue) -> PolicyView:
+        """Change one setting of what may cross the mesh, in `config.toml` and at once."""
+        return self.run(lambda node: node.set_policy(setting, value))
 
     # --- letting devices in
 

@@ -47,6 +47,10 @@ class BlockingTable(Generic[T]):
         """Delete a row."""
         return self._node.write([self._table.deleting(key)])
 
+    def delete_where(self, where: Where | Mapping[str, Any], /) -> Receipt:
+        """Delete every row that this is true of."""
+        return self._node.write([self._table.deleting_where(where)])
+
     def get(self, key: Key, /) -> T | None:
         """One row, None where there is none."""
         return self._node.run(lambda _: self._table.get(key))
@@ -56,6 +60,10 @@ class BlockingTable(Generic[T]):
     ) -> BlockingIterator[T]:
         """The rows, in the order of their keys, fetched some hundred at a time."""
         return self._node.follow(lambda _: self._table.rows(where, misfit=misfit), at_once=_ROWS_AT_ONCE)
+
+    def count(self, where: Where | Mapping[str, Any] | None = None) -> int:
+        """How many rows there are, or of how many this is true."""
+        return self._node.run(lambda _: self._table.count(where))
 
     def changes(self, *, since: int | None = None) -> BlockingIterator[Change[T]]:
         """Changes of the table as they happen; the iterator waits for the next."""

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger("meshnode.callbacks")
 
-Call: TypeAlias = Callable[[], None]
+Call: TypeAlias = Callable[[], object]
 Deliver: TypeAlias = Callable[[Call], object] | Executor
 """Runs a call soon, on the thread that callbacks belong to: an executor, or a function such as `CallQueue.put`."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 
 import msgspec
 
@@ -27,6 +27,19 @@ WIFI_POLICY = (
     "announce_on_wired_networks",
 )
 POLICY = ("scope", "replicate_raw_ingress", "replay_budget_days", *WIFI_POLICY)
+
+PolicyName: TypeAlias = Literal[
+    "scope",
+    "replicate_raw_ingress",
+    "replay_budget_days",
+    "announce_on_untrusted_wifi",
+    "trusted_ssids",
+    "announce_on_unknown_networks",
+    "announce_on_wired_networks",
+]
+"""The same for type checkers."""
+
+PolicyValue: TypeAlias = bool | int | Sequence[str]
 
 
 def _live(about: str) -> msgspec.Meta:

@@ -105,6 +105,8 @@ def _read(path: Path) -> bytes | None:
             data = file.read(CONFIG_BYTES + 1)
     except FileNotFoundError:
         return None
+    except NotADirectoryError as error:
+        raise ConfigError(f"{path.parent} is no folder, and the home of a node is one: name another") from error
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {reason_of(error)}") from error
     if len(data) > CONFIG_BYTES:

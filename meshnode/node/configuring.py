@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from meshnode.errors import ConfigError, UsageError
-from meshnode.node.config import POLICY, SETTINGS, Config
+from meshnode.node.config import POLICY, SETTINGS, Config, PolicyName, PolicyValue
 from meshnode.node.configfile import FileChange, change_settings, load_said, replace_settings
 from meshnode.node.configviews import BeforeAfter, ConfigReceipt, ConfigView, ReloadView
 from meshnode.node.inforce import InForce, digest_of
@@ -37,11 +37,12 @@ class Configuring(Reading):
         """Only a running node has taken over settings."""
         raise UsageError("no node runs here: what config.toml says is in force from its next start on")
 
-    async def set_policy(self, setting: str, value: Any) -> PolicyView:
+    async def set_policy(self, setting: PolicyName, value: PolicyValue) -> PolicyView:
         """Change one setting of the policy."""
         if setting not in POLICY:
             raise ConfigError(f"there is no policy {setting!r}: it has {', '.join(POLICY)}")
-        await self.set_config({setting: value})
+        whole = [*value] if isinstance(value, Sequence) and not isinstance(value, str | bytes) else value
+        await self.set_config({setting: whole})
         return await self.policy()
 
     # --- for the running node to refine

@@ -27,11 +27,19 @@ class ConflictView(View, frozen=True, kw_only=True):
     ours: SideView
     theirs: SideView
     shown: str  # whose value a reader sees: "ours", "theirs", or "neither", where something else was written since
+    other: Value = None  # what a reader sees where that is neither; null where it is too large for a list, too
     certainty: str  # "certain", or "possible" where no ack tells
     status: str  # open, acknowledged, resolved, withdrawn
     reason: str = ""  # why it is not open any more
     recorded_ms: int
     change: int  # where a subscriber goes on from
+
+    @property
+    def value(self) -> Value:
+        """What a reader sees, as far as the two sides and `other` have it."""
+        if self.shown == "neither":
+            return self.other
+        return self.ours.value if self.shown == "ours" else self.theirs.value
 
 
 class ConflictReceipt(View, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from meshnode.model.site import site_text
 from meshnode.node.api import CONFLICTS_PER_PAGE
 from meshnode.node.conflict_views import ConflictView, SideView
 from meshnode.node.naming import known_of
-from meshnode.node.stored import Stored
+from meshnode.node.stored import Stored, refuse_no_number
 from meshnode.node.views import parse_table
 from meshnode.store import conflicts, rows
 from meshnode.store.conflicts import Conflict
@@ -53,6 +53,7 @@ class Contested(Stored):
 
         One that changed again before it was told is told once, as it is then. Ends with the node.
         """
+        refuse_no_number(since)
         if self._ended():
             return
         newest = await self.storage.read(conflicts.last_change)
@@ -112,6 +113,7 @@ def _view(
 ) -> ConflictView:
     key: Any = cbor.decode_untrusted(found.key_bytes) if room.takes(found.key_bytes) else {}
     (ours, left_out), (theirs, also) = (_recalled(tx, sites, each, found, room) for each in (found.ours, found.theirs))
+    shown, other = shown_of(tx, sites, found, ours, theirs)
     return ConflictView(
         id=found.id.hex(),
         table=table,
@@ -119,7 +121,8 @@ def _view(
         column=found.column,
         ours=_side(ours, names, left_out=left_out),
         theirs=_side(theirs, names, left_out=also),
-        shown=shown_of(tx, sites, found, ours, theirs),
+        shown=shown,
+        other=other if room.takes(other) else None,
         certainty="certain" if found.certain else "possible",
         status=found.status.value,
         reason=found.reason,
@@ -148,20 +151,24 @@ def _side(side: Side, names: dict[bytes, str], *, left_out: bool) -> SideView:
     )
 
 
-def shown_of(tx: Tx, sites: SiteNumbers, conflict: Conflict, ours: Side, theirs: Side) -> str:
-    """Which of the two a reader of the table sees now: that write, or what was written since and says the same."""
+def shown_of(tx: Tx, sites: SiteNumbers, conflict: Conflict, ours: Side, theirs: Side) -> tuple[str, Any]:
+    """Which of the two a reader of the table sees now: that write, or what was written since and says the same.
+
+    Where it is neither, with the value that the reader sees instead.
+    """
     stored = rows.load(tx, conflict.table_no, [conflict.key_bytes]).get(conflict.key_bytes)
     state = RowState() if stored is None else stored[0]
     if conflict.column is None:
-        return "ours" if ours.is_write is state.exists else "theirs" if theirs.is_write is state.exists else "neither"
+        who = "ours" if ours.is_write is state.exists else "theirs" if theirs.is_write is state.exists else "neither"
+        return who, None
     winner = state.columns.get(conflict.column)
     if winner is None:
-        return "neither"
+        return "neither", None
     for name, side in (("ours", ours), ("theirs", theirs)):
         if side.rank == winner:
-            return name
+            return name, None
     value = recall(tx, sites, {conflict.column: winner})
     for name, side in (("ours", ours), ("theirs", theirs)):
         if side.kept and conflict.column in value and same(value[conflict.column], side.value):
-            return name
-    return "neither"
+            return name, None
+    return "neither", value.get(conflict.column)

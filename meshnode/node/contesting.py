@@ -87,5 +87,5 @@ def _receipt(tx: Tx, conflict_id: bytes, preferred: str | None, event: str | Non
         status=found.status.value,
         preferred=preferred,
         event=event,
-        shown=shown_of(tx, sites, found, ours, theirs),
+        shown=shown_of(tx, sites, found, ours, theirs)[0],
     )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from typing import Any, TypeVar, overload
 
-from meshnode.errors import BehindError
+from meshnode.errors import BehindError, ClosedError
 from meshnode.model.site import site_text
 from meshnode.node.bell import Bell
-from meshnode.node.live import Params, live_rows
+from meshnode.node.live import Params, live_rows, query_rows, short_sql
 from meshnode.node.local import LocalNode
 from meshnode.node.peering import wait_result
 from meshnode.node.table import Table
 from meshnode.node.views import WaitResult
+from meshnode.store import queries
 
 T = TypeVar("T")
 
@@ -51,6 +53,65 @@ class Embedding(LocalNode):
         refuses it.
         """
         return live_rows(self, sql, params, row)
+
+    @overload
+    async def query(self, sql: str, params: Params = ...) -> list[dict[str, Any]]: ...
+
+    @overload
+    async def query(self, sql: str, params: Params = ..., *, row: type[T]) -> list[T]: ...
+
+    async def query(self, sql: str, params: Params = (), *, row: type[Any] = dict) -> list[Any]:
+        """The rows of one SELECT now: what `live` tells first."""
+        return await query_rows(self, sql, params, row)
+
+    @overload
+    async def until(
+        self,
+        sql: str,
+        params: Params = ...,
+        *,
+        when: Callable[[list[dict[str, Any]]], object] = ...,
+        timeout_s: float | None = ...,
+    ) -> list[dict[str, Any]]: ...
+
+    @overload
+    async def until(
+        self,
+        sql: str,
+        params: Params = ...,
+        *,
+        row: type[T],
+        when: Callable[[list[T]], object] = ...,
+        timeout_s: float | None = ...,
+    ) -> list[T]: ...
+
+    async def until(
+        self,
+        sql: str,
+        params: Params = (),
+        *,
+        row: type[Any] = dict,
+        when: Callable[[list[Any]], object] = bool,
+        timeout_s: float | None = None,
+    ) -> list[Any]:
+        """The rows of one SELECT, as in `live`, as soon as there are any, or as soon as `when` says yes to them.
+
+        A SELECT that always has a row, as of `count(*)`, wants a `when` or a HAVING. BehindError after `timeout_s`
+        seconds, ClosedError where the node is closed before.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                async with aclosing(live_rows(self, sql, params, row)) as results:
+                    async for rows in results:
+                        if when(rows):
+                            return rows
+        except TimeoutError as error:
+            raise BehindError(f"after {timeout_s} s there is not yet what {short_sql(sql)} waits for") from error
+        raise ClosedError("this node was closed before what was waited for came")
+
+    async def seq(self) -> int:
+        """How far the change sequence is: what is read after this, `changes(since=…)` goes on from without a gap."""
+        return await self.storage.read(queries.last_change)
 
     async def wait_synced(self, peer: str | None = None, *, timeout_s: float = 60.0) -> WaitResult:
         """Until a member, by name or site id, has all that this node holds and this node all of its; or every member.

@@ -7,6 +7,7 @@ JSON's own. An object of any other shape is no value.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
@@ -64,13 +65,20 @@ def checked_value(value: Any) -> Any:
             raise UsageError(f"{value} does not fit a signed 64-bit integer: write it as text")
         return value
     if isinstance(value, float):
-        if value - value != 0.0:  # infinities, from a number too large for a float
-            raise UsageError("a number too large for a 64-bit float: write it as text")
+        if math.isnan(value):
+            raise UsageError("NaN is no number that can be kept (SSP/1 §2): use null where there is none")
+        if math.isinf(value):
+            raise UsageError("infinity, or a number too large for a 64-bit float: write it as text")
         return value
     if isinstance(value, str):
         _check_text(value)
         return value
     kind = "an array" if isinstance(value, list) else "an object"
+    if not isinstance(value, list | dict):
+        raise UsageError(
+            f"a value of type {type(value).__name__} is none of a column: rows of `node.table(…)` may have datetime "
+            "and Decimal, all else is written as text"
+        )
     raise UsageError(f'{kind} is no column value: write it as text, and bytes as {{"{BYTES_NAME}": "<hex>"}}')
 
 
@@ -78,7 +86,13 @@ def checked_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Columns with their values, each checked; raises UsageError."""
     if not isinstance(values, Mapping):
         raise UsageError(f"columns are given as a mapping of names to values, not as {type(values).__name__}")
-    return {name: checked_value(value) for name, value in values.items()}
+    checked = {}
+    for name, value in values.items():
+        try:
+            checked[name] = checked_value(value)
+        except UsageError as error:
+            raise UsageError(f"column {name!r}: {error}") from error
+    return checked
 
 
 def _check_text(value: str) -> None:

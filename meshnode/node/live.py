@@ -7,8 +7,9 @@ look again; otherwise every commit of anybody does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from meshnode.errors import UsageError
@@ -40,6 +41,8 @@ class Host(Protocol):
 
     def _ended(self) -> bool: ...
 
+    def refuse_ended(self) -> None: ...
+
 
 class _Moment(NamedTuple):
     """What says whether the database may be another: this connection's count of others' commits, schema, changes."""
@@ -49,7 +52,26 @@ class _Moment(NamedTuple):
     change: int
 
 
-async def live_rows(host: Host, sql: str, params: Params, row: type[Any]) -> AsyncIterator[list[Any]]:
+async def query_rows(host: Host, sql: str, params: Params, row: type[Any]) -> list[Any]:
+    """The result as it is now; whoever does not wait for it any more ends it."""
+    host.refuse_ended()
+    file = host.storage.file
+    begun: list[LiveQuery] = []
+
+    def run() -> list[Any]:
+        with closing(LiveQuery(file, sql, params, row)) as query:
+            begun.append(query)
+            return query.look() or []
+
+    try:
+        return await asyncio.to_thread(run)
+    except asyncio.CancelledError:
+        for query in begun:
+            query.interrupt()
+        raise
+
+
+async def live_rows(host: Host, sql: str, params: Params, row: type[Any]) -> AsyncGenerator[list[Any]]:
     """Each result that is another than the one before, until the node ends."""
     if host._ended():
         return
@@ -132,21 +154,21 @@ class LiveQuery:
         try:
             cursor = self._reader.select(tx, self._sql, self._params, self._reads)
             if cursor.description is None:
-                raise UsageError(f"{_shown(self._sql)} is no SELECT")
+                raise UsageError(f"{short_sql(self._sql)} is no SELECT")
             names = [column[0] for column in cursor.description]
             rows: list[tuple[Any, ...]] = []
             while not self._ended and (chunk := cursor.fetchmany(_CHUNK)):
                 rows += [tuple(map(presentable, values)) for values in chunk]
                 if len(rows) > LIVE_ROWS:
-                    raise UsageError(f"{_shown(self._sql)} has more than {LIVE_ROWS} rows: give it a LIMIT")
+                    raise UsageError(f"{short_sql(self._sql)} has more than {LIVE_ROWS} rows: give it a LIMIT")
         except (self._file.sqlite.Error, self._file.sqlite.Warning) as error:
             if self._ended:
                 raise
-            what = "only a SELECT can be live" if "not authorized" in str(error) else str(error)
-            raise UsageError(f"{_shown(self._sql)}: {what}") from error
+            what = "only a SELECT can be run here" if "not authorized" in str(error) else str(error)
+            raise UsageError(f"{short_sql(self._sql)}: {what}") from error
         twice = {name for name in names if names.count(name) > 1}
         if twice:
-            raise UsageError(f"{_shown(self._sql)} has several columns {min(twice)!r}: name them apart by AS")
+            raise UsageError(f"{short_sql(self._sql)} has several columns {min(twice)!r}: name them apart by AS")
         return names, rows
 
     def _as_row(self, names: Sequence[str], values: Sequence[Any]) -> Any:
@@ -154,14 +176,16 @@ class LiveQuery:
 
 
 def _kept(sql: str, params: Params) -> Any:
+    if not isinstance(sql, str):
+        raise UsageError(f"a query is the text of a SELECT, not {sql!r}")
     try:
         if isinstance(params, Mapping):
             return {name: kept(value) for name, value in params.items()}
         if isinstance(params, str | bytes) or not isinstance(params, Sequence):
-            raise UsageError(f"the parameters of {_shown(sql)} are a list of them, or a mapping of their names")
+            raise UsageError(f"the parameters of {short_sql(sql)} are a list of them, or a mapping of their names")
         return tuple(map(kept, params))
     except ValueError as error:
-        raise UsageError(f"a parameter of {_shown(sql)}: {error}") from error
+        raise UsageError(f"a parameter of {short_sql(sql)}: {error}") from error
 
 
 def _moment(tx: Tx) -> _Moment:
@@ -182,7 +206,8 @@ def _alike(before: list[tuple[Any, ...]], now: list[tuple[Any, ...]]) -> bool:
     return len(before) == len(now) and all(before[at : at + _CHUNK] == now[at : at + _CHUNK] for at in starts)
 
 
-def _shown(sql: str) -> str:
+def short_sql(sql: str) -> str:
+    """A query as a message has it."""
     return repr(_short(sql))
 
 

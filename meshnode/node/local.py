@@ -15,9 +15,8 @@ from meshnode.engine.engine import Engine
 from meshnode.engine.forget import forget, unforget
 from meshnode.engine.policy import PolicyChange, classify, take_policy
 from meshnode.engine.registry import TableSpec
-from meshnode.engine.write import LocalChange
+from meshnode.engine.write import LocalChange, write_changes
 from meshnode.errors import UsageError
-from meshnode.model.event import Event
 from meshnode.node import keeping, members, syncing
 from meshnode.node.acknowledging import Acknowledging
 from meshnode.node.api import LEAVE_S
@@ -159,8 +158,7 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
         """Delete one row."""
         self.refuse_in_transaction()
         schema, name = parse_table(table)
-        deletion = LocalChange(schema, name, checked_values(key), None)
-        return _receipt(table, await self._write(lambda engine: engine.write([deletion])))
+        return await self._author_changes(table, [LocalChange(schema, name, checked_values(key), None)])
 
     async def import_rows(self, table: str, rows: Sequence[RowChange]) -> ImportReport:
         """Write these rows in one transaction: all of them, or none and an error."""
@@ -181,8 +179,7 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
                 yield transaction
             finally:
                 writes = transaction.end()
-        if writes:
-            transaction.receipt = await self.write_rows(writes)
+        transaction.wrote(await self.write_rows(writes))
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
@@ -202,13 +199,12 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
 
     async def write_rows(self, writes: Sequence[Write]) -> Receipt:
         """Write them together, or none and an error."""
-        if not writes:
-            raise UsageError("there is nothing to write")
         self.refuse_in_transaction()
+        tables = [table_text(each.schema, each.table) for each in writes]
 
         def write(engine: Engine) -> Receipt:
             context = engine.context
-            return receipt_of(context, writes, context.transact(lambda tx: write_rows(context, tx, writes)))
+            return context.transact(lambda tx: receipt_of(context, tables, write_rows(context, tx, writes)))
 
         return await self._write(write)
 
@@ -334,7 +330,14 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
         changes = [LocalChange(schema, name, checked_values(row.key), checked_values(row.columns)) for row in rows]
         if not changes:
             raise UsageError("there is nothing to write")
-        return _receipt(table, await self._write(lambda engine: engine.write(changes)))
+        return await self._author_changes(table, changes)
+
+    async def _author_changes(self, table: str, changes: Sequence[LocalChange]) -> Receipt:
+        def write(engine: Engine) -> Receipt:
+            context = engine.context
+            return context.transact(lambda tx: receipt_of(context, [table], write_changes(context, tx, changes)))
+
+        return await self._write(write)
 
 
 @asynccontextmanager
@@ -355,12 +358,3 @@ async def open_local(home: Home, *, writing: bool, taking_back: bool = False) ->
         yield LocalNode(home, storage)
     finally:
         await storage.close()
-
-
-def _receipt(table: str, events: Sequence[Event]) -> Receipt:
-    return Receipt(
-        table=table,
-        events=len(events),
-        hlc=events[-1].hlc[:],
-        event_ids=[event.event_id.hex() for event in events],
-    )

@@ -22,6 +22,7 @@ from meshnode.errors import ClosedError, UsageError
 T = TypeVar("T")
 
 LOOK_S = 0.5  # seconds between two looks of a thread that waits: on Windows Ctrl-C is seen only between waits
+CLOSED = "this node was closed: open its home again to go on"
 EXIT_S = 10.0  # seconds that the end of the interpreter waits for a node to be left
 
 
@@ -50,6 +51,16 @@ class LoopThread:
         """Whether the caller is on the loop's own thread."""
         return threading.get_ident() == self._thread.ident
 
+    def refuse_closed(self) -> None:
+        """ClosedError where nothing runs there any more."""
+        if self._process != os.getpid():
+            raise ClosedError(
+                f"this node belongs to process {self._process}, of which this one is a fork: open what you need after "
+                "forking, and in one process only"
+            )
+        if self._closing:
+            raise ClosedError(CLOSED)
+
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run it there, and wait. UsageError on the loop's own thread, which would wait for itself."""
         return self.waited(self.begin(work))
@@ -73,14 +84,10 @@ class LoopThread:
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
         """Run it there; ClosedError where nothing runs there any more."""
-        if self._process != os.getpid():
-            raise ClosedError(
-                f"this node belongs to process {self._process}, of which this one is a fork: open what you need after "
-                "forking, and in one process only"
-            )
+        self.refuse_closed()
         with self._lock:  # what is begun in it is on the loop before the loop ends
             if self._closing:
-                raise ClosedError("this node was closed: open its home again to go on")
+                raise ClosedError(CLOSED)
             return asyncio.run_coroutine_threadsafe(work(), self._loop)
 
     def close(self, seconds: float | None = None) -> None:

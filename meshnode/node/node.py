@@ -8,7 +8,6 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
@@ -46,7 +45,7 @@ from meshnode.node.metricviews import MetricView
 from meshnode.node.moved import refuse_moved
 from meshnode.node.nearby_mode import PairingMode
 from meshnode.node.network import Network
-from meshnode.node.opening import Settings, Wanted, database_path, refuse_other_mesh, take_database
+from meshnode.node.opening import Settings, Wanted, database_path, path_of, refuse_other_mesh, take_database
 from meshnode.node.overview import SOFTWARE
 from meshnode.node.pairing_views import InviteView, NearbyView
 from meshnode.node.peering import Heard
@@ -80,9 +79,9 @@ class Node(Embedding, Reloading, LocalNode):
         freeze: bool = False,
         wanted: Wanted | None = None,
     ) -> None:
-        super().__init__(
-            home if isinstance(home, Home) else Home(Path(home) if home is not None else default_home()), None
-        )
+        if not isinstance(home, Home):
+            home = Home(default_home() if home is None else path_of(home, "home"))
+        super().__init__(home, None)
         self._wanted = wanted or Wanted(config)
         self._entered = False
         self._freeze = freeze
@@ -269,6 +268,7 @@ class Node(Embedding, Reloading, LocalNode):
 
     async def invite(self, ttl_ms: int = INVITE_TTL_MS, *, confirm: bool = False) -> InviteView:
         """Open an invite and answer whoever comes with it."""
+        self.refuse_ended()
         view = await super().invite(ttl_ms, confirm=confirm)
         if self._network is not None:
             self._network.invite_opened(view.expires_ms)
@@ -276,6 +276,7 @@ class Node(Embedding, Reloading, LocalNode):
 
     async def nearby_open(self, ttl_ms: int = NEARBY_TTL_MS) -> NearbyView:
         """Let nearby devices pair, for a short time; opened again, what was under way ends."""
+        self.refuse_ended()
         if not 0 < ttl_ms <= NEARBY_LONGEST_MS:
             raise UsageError(f"it can be open for at most {NEARBY_LONGEST_MS // 60_000} minutes")
         founder = await self.storage.write(admitting.founder_of_mine)
@@ -289,6 +290,7 @@ class Node(Embedding, Reloading, LocalNode):
 
     async def nearby(self, *, seen: str = "", timeout_s: float = 0.0) -> NearbyView:
         """How far that is, as soon as it is not `seen`."""
+        _ = self.storage
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s
         while True:
@@ -301,12 +303,14 @@ class Node(Embedding, Reloading, LocalNode):
 
     async def nearby_answer(self, code: str, *, yes: bool) -> NearbyView:
         """The word of the person here on the digits."""
+        self.refuse_ended()
         if self._nearby is None:
             raise NotFoundError("this device was not opened to nearby ones: `meshnode nearby --open`")
         return self._nearby.answer(code, yes)
 
     async def nearby_close(self) -> NearbyView:
         """Let nobody pair any more."""
+        self.refuse_ended()
         await self._close_nearby("closed here")
         return await self.nearby()
 
@@ -348,6 +352,7 @@ class Node(Embedding, Reloading, LocalNode):
 
     async def set_online(self, online: bool) -> None:
         """Cut this node off, or let it talk again; local reads and writes go on."""
+        self.refuse_ended()
         async with self._switching:
             if online and self._network is None:
                 await self._connect()

@@ -10,10 +10,11 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from meshnode.errors import ConfigError, UsageError
+from meshnode.errors import ConfigError, StoreError, UsageError
 from meshnode.model.invite import parse_invite_untrusted
 from meshnode.node.config import Config, checked, with_settings
 from meshnode.node.configfile import change_settings
+from meshnode.node.databases import is_encrypted
 from meshnode.node.home import Home
 
 
@@ -53,6 +54,8 @@ class Wanted:
         with_settings(Config(), self.settings)
         if self.config is not None and self.settings:
             raise UsageError("give a whole `config` or single settings, not both")
+        if not isinstance(self.invite, str):
+            raise UsageError(f"an invite is text, as `(await node.invite()).invite` has it, not {self.invite!r}")
         return self
 
     def settings_of(self, home: Home) -> Config | None:
@@ -64,22 +67,42 @@ class Wanted:
 
 def database_path(database: str | os.PathLike[str] | None) -> Path | None:
     """Where an application's database is, whatever folder is the current one later."""
-    return None if database is None else Path(database).expanduser().absolute()
+    return None if database is None else path_of(database, "database").expanduser().absolute()
+
+
+def path_of(given: str | os.PathLike[str], what: str) -> Path:
+    """UsageError for what is no path."""
+    try:
+        return Path(given)
+    except TypeError as error:
+        raise UsageError(f"`{what}` is a path, not {given!r}") from error
 
 
 def take_database(home: Home, database: Path | None) -> None:
     """Let the node of this home live in that file; of one that is founded only see that it does. Touches the disk.
 
-    ConfigError where it lives in another.
+    ConfigError where it lives in another, StoreError where it cannot in this one.
     """
     if database is None:
         return
     if not home.founded:
+        _refuse_useless(home, database)
         home.config = change_settings(home.config_path, {"database": str(database)}).after.config
     elif home.database_path.resolve() != database.resolve():
         raise ConfigError(
             f"the node in {home.path} keeps its tables in {home.database_path}, not in {database}: open it with that "
             "database, or give this one a home of its own"
+        )
+
+
+def _refuse_useless(home: Home, database: Path) -> None:
+    """Before anything is made of a file that no node can live in."""
+    if not database.parent.is_dir():
+        raise StoreError(f"there is no folder {database.parent} to keep the database {database.name} in: make it first")
+    if not home.encrypt and is_encrypted(database):
+        raise StoreError(
+            f"{database} is no SQLite database, or an encrypted one, in which no node can keep its tables: name "
+            "another `database`, or none, and the node has one in its home"
         )
 
 

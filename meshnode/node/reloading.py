@@ -65,6 +65,7 @@ class Reloading(Configuring):
         return self._force.config
 
     async def _in_force(self) -> InForce:
+        self.refuse_ended()
         assert self._force is not None
         return self._force
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 VERIFIERS: Final = 2  # threads that verify: what they do besides takes the GIL, of which there is one
+LEFT = "this node was left: open its home again to go on"
 
 logger = logging.getLogger("meshnode.storage")
 
@@ -107,6 +108,8 @@ class Storage:
 
     async def read_apart(self, query: Callable[[Tx], T]) -> T:
         """Run one long query over one snapshot, on a thread and a connection of its own."""
+        if self._closing:
+            raise ClosedError(LEFT)
 
         def run() -> T:
             with closing(self.file.reader()) as reader, reader.snapshot() as tx:
@@ -208,4 +211,4 @@ def _submitted(submit: Callable[[], Future[T]]) -> Future[T]:
     try:
         return submit()
     except RuntimeError as error:  # what an executor says after its shutdown
-        raise ClosedError("this node was left: open its home again to go on") from error
+        raise ClosedError(LEFT) from error

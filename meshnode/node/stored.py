@@ -14,7 +14,7 @@ from meshnode.model.membership import Membership
 from meshnode.node import syncing
 from meshnode.node.home import Home
 from meshnode.node.peering import Heard, Mesh, read_mesh
-from meshnode.node.storage import Storage, wall_ms
+from meshnode.node.storage import LEFT, Storage, wall_ms
 from meshnode.store import meta
 from meshnode.store.database import Tx
 
@@ -56,6 +56,12 @@ class Stored:
             )
         return self._storage
 
+    def refuse_ended(self) -> None:
+        """What `storage` raises, and ClosedError once the node was left."""
+        _ = self.storage
+        if self._ended():
+            raise ClosedError(LEFT)
+
     # --- for the running node to refine
 
     async def _write(self, job: Callable[[Engine], T]) -> T:
@@ -89,6 +95,12 @@ class Stored:
             return self.home.incarnation()
         except IdentityError:
             return None  # `up` says what is wrong with the file
+
+
+def refuse_no_number(since: int | None) -> None:
+    """UsageError for what is no place in the change sequence."""
+    if since is not None and not isinstance(since, int):
+        raise UsageError(f"`since` is the number of a change, as `change.seq` has it, not {since!r}")
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

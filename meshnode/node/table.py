@@ -18,7 +18,7 @@ from meshnode.node.fieldtypes import kept, shown
 from meshnode.node.rowtypes import RowType
 from meshnode.node.storage import Storage
 from meshnode.node.views import ChangeView, Receipt, RowView, TableView, parse_table, table_text
-from meshnode.node.where import Where, condition_of, row_page
+from meshnode.node.where import Where, condition_of, row_count, row_page
 from meshnode.node.writing import Intent, Write, named_key
 from meshnode.node.writing import Key as KeptKey
 from meshnode.store import queries
@@ -33,6 +33,8 @@ Misfit: TypeAlias = Callable[[RowError], object]
 """Told of a row that the type has no place for, which is then passed over."""
 
 _ROWS_ON_THE_LOOP: Final = 64  # converted on the event loop: some milliseconds; more than that on a thread
+
+_NO_KEYS: Final = ("bool", "float")  # of no value that a key can have (profile §4)
 
 
 class Host(Protocol):
@@ -88,10 +90,13 @@ class Table(Generic[T]):
         if not self.row_type.fields:
             raise UsageError(f"table {self.name!r} has rows without a type: make it by `node.add_table`")
         names = [key] if isinstance(key, str) else list(key)
-        declared = {field.column: field.kind.sql for field in self.row_type.fields}
+        fields = {field.column: field.kind for field in self.row_type.fields}
+        declared = {name: kind.sql for name, kind in fields.items()}
         for name in names:
-            if name not in declared:
+            if name not in fields:
                 raise RowError(self.name, name, f"{self.row_type.python.__name__} has no such field to be a key")
+            if fields[name].name in _NO_KEYS:
+                raise RowError(self.name, name, f"a {fields[name].name} is no key: let it be a str, an int or bytes")
         keys = {name: declared.pop(name) for name in names}
         await self._host.add_table(self.name, keys, declared, own_numbers=own_numbers, table_class=table_class)
         return self
@@ -115,6 +120,13 @@ class Table(Generic[T]):
     async def delete(self, key: Key, /) -> Receipt:
         """Delete a row; NotFoundError where it is not."""
         return await self._host.write_rows([self.deleting(key)])
+
+    async def delete_where(self, where: Where | Mapping[str, Any], /) -> Receipt:
+        """Delete every row that this is true of when it is done, `{}` of all; the receipt counts them, 0 is no error.
+
+        One transaction, as `upsert` is: while a great many rows go nothing else is written here.
+        """
+        return await self._host.write_rows([self.deleting_where(where)])
 
     async def get(self, key: Key, /) -> T | None:
         """One row, None where there is none; RowError where the type has no place for what is there."""
@@ -156,10 +168,16 @@ class Table(Generic[T]):
             if after is None:
                 return
 
+    async def count(self, where: Where | Mapping[str, Any] | None = None) -> int:
+        """How many rows there are, or of how many this is true: those that the SQL table shows."""
+        condition, name = condition_of(where, self.row_type), (self.schema, self.plain_name)
+        return await self._host.storage.read_apart(lambda tx: row_count(tx, self.row_type, name, condition))
+
     async def changes(self, *, since: int | None = None) -> AsyncIterator[Change[T]]:
         """Changes of the table as they happen, without gap; with None, from now on. Ends with the node.
 
-        To go on later, keep `change.seq` and give it as `since`. Who was away for more than the last 100,000 changes
+        To go on later, keep `change.seq` and give it as `since`; to go on from what was read, or from a write of one's
+        own, give what `node.seq()` said before, or `receipt.seq`. Who was away for more than the last 100,000 changes
         is told every row instead, and then goes on.
         """
         pages = self._host.change_pages(since=since, table=self.name, with_rows=True)
@@ -182,6 +200,13 @@ class Table(Generic[T]):
     def deleting(self, key: Key) -> Write:
         """What `delete` writes."""
         return Write(self.schema, self.plain_name, Intent.DELETE, {}, self._key(key))
+
+    def deleting_where(self, where: Where | Mapping[str, Any]) -> Write:
+        """What `delete_where` writes."""
+        if where is None:
+            raise UsageError(f"say which rows of table {self.name!r} are to be deleted: all of them are {{}}")
+        condition = condition_of(where, self.row_type)
+        return Write(self.schema, self.plain_name, Intent.DELETE_WHERE, {}, condition=condition)
 
     def _key(self, key: Key) -> KeptKey:
         if key is None:

@@ -15,7 +15,7 @@ from meshnode.node.metricviews import MetricView
 from meshnode.node.overview import status_of
 from meshnode.node.peering import Heard, peer_views
 from meshnode.node.storage import wall_ms
-from meshnode.node.stored import Stored
+from meshnode.node.stored import Stored, refuse_no_number
 from meshnode.node.views import (
     ChangeView,
     CheckReport,
@@ -119,6 +119,7 @@ class Telling(Stored):
         self, *, since: int | None, table: str | None, with_rows: bool = False
     ) -> AsyncIterator[ChangePage]:
         """The same, as they are read; `with_rows`, each with its row as it is in the same snapshot."""
+        refuse_no_number(since)
         if self._ended():
             return
         named = None if table is None else table_text(*parse_table(table))

@@ -43,7 +43,11 @@ class Threaded:
         return self._loop.call(work)
 
     def follow(self, items: Callable[[Node], AsyncIterator[T]], *, at_once: int = 1) -> BlockingIterator[T]:
-        """Any iterator of the node as a plain one; `at_once` are fetched together, of one that does not wait."""
+        """Any iterator of the node as a plain one; `at_once` are fetched together, of one that does not wait.
+
+        ClosedError where the node was closed already, or is before such a one has come to its end.
+        """
+        self._loop.refuse_closed()
         return BlockingIterator(self._loop, items(self._node), at_once)
 
     def subscribe(
@@ -77,8 +81,7 @@ class Threaded:
         finally:
             self._collecting.discard(here)
             writes = transaction.end()
-        if writes:
-            transaction.receipt = self.run(lambda node: node.write_rows(writes))
+        transaction.wrote(self.run(lambda node: node.write_rows(writes)))
 
     def _refuse_in_transaction(self) -> None:
         if threading.get_ident() in self._collecting:
@@ -136,7 +139,8 @@ class BlockingIterator(Iterator[T], Generic[T]):
             found = self._loop.waited(self._pending)
             self._ready.extend(found)
         except ClosedError:
-            if not (self._ended or self._loop.closed):
+            ends_with_the_node = self._at_once == 1 and self._loop.closed
+            if not (self._ended or ends_with_the_node):
                 raise
             self._ended = True
 

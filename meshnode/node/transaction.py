@@ -18,16 +18,27 @@ T = TypeVar("T")
 
 
 class Transaction:
-    """Collects what is to be written; `receipt` is there once the block has ended without an error.
+    """Collects what is to be written when the block ends.
 
     Nothing is written before that: what is read in the block is what was there before it. Atomic here: other devices
     apply each delivered batch as one, but one that is cut may reach them in two.
     """
 
     def __init__(self) -> None:
-        self.receipt: Receipt | None = None
+        self._receipt: Receipt | None = None
         self._writes: list[Write] = []
         self._ended = False
+
+    @property
+    def receipt(self) -> Receipt:
+        """What was written, once the block has ended; of nothing, where nothing differed.
+
+        UsageError before that, and where the block ended by an error: then nothing was written.
+        """
+        if self._receipt is None:
+            why = "an error ended it" if self._ended else "rows are written when the block ends: ask after it"
+            raise UsageError(f"nothing of this transaction was written: {why}")
+        return self._receipt
 
     def upsert(self, table: Table[T] | BlockingTable[T], /, *rows: T) -> None:
         """Let these rows be as given, as `Table.upsert` does."""
@@ -54,6 +65,10 @@ class Transaction:
         """No more can be added; what there is to write."""
         self._ended = True
         return self._writes
+
+    def wrote(self, receipt: Receipt) -> None:
+        """It has been, or nothing had to be."""
+        self._receipt = receipt
 
     def _add(self, write: Write) -> None:
         if self._ended:

@@ -21,7 +21,6 @@ Value: TypeAlias = Annotated[Any, msgspec.Meta(extra_json_schema={"$ref": "#/com
 Values: TypeAlias = dict[str, Value]
 """Column name to value."""
 
-
 _SHOWN = 40  # characters of a text that names no table
 HOW_TO_CHOOSE = (
     "on the copy that goes on as this device run `meshnode identity resume`; on the other one `meshnode identity renew "
@@ -346,6 +345,7 @@ class Receipt(View, frozen=True, kw_only=True):
     events: int
     hlc: tuple[int, int]
     event_ids: list[str] = []
+    seq: int = 0  # how far the change sequence was with it: `changes(since=…)` tells what came after
 
 
 class ImportReport(View, frozen=True, kw_only=True):
@@ -474,6 +474,8 @@ class FoundView(View, frozen=True, kw_only=True):
 
 def parse_table(text: str) -> tuple[str, str]:
     """`name` or `schema.name` to (schema, table); schema `main` is the one left out (profile §5)."""
+    if not isinstance(text, str):
+        raise UsageError(f"{text!r} names no table: write NAME, or SCHEMA.NAME")
     schema, dot, name = text.partition(".")
     if not dot:
         schema, name = "main", text

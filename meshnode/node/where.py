@@ -29,6 +29,8 @@ class Where:
     __slots__ = ("parameters", "sql")
 
     def __init__(self, sql: str, *parameters: Any) -> None:
+        if not isinstance(sql, str):
+            raise UsageError(f'a condition is SQL with its parameters, as Where("due < ?", now), not {sql!r}')
         try:
             self.parameters: tuple[Scalar, ...] = tuple(map(kept, parameters))
         except ValueError as error:
@@ -47,6 +49,9 @@ class Condition(NamedTuple):
     columns: Sequence[str] = ()  # that the table has to have
 
 
+EVERY_ROW: Final = Condition()
+
+
 class RowPage(NamedTuple):
     """Some rows in the order of the primary key, and the key to go on from; None where there are no more."""
 
@@ -57,13 +62,38 @@ class RowPage(NamedTuple):
 def condition_of(where: Where | Mapping[str, Any] | None, row_type: RowType[Any]) -> Condition:
     """RowError names a column whose value cannot be."""
     if where is None:
-        return Condition()
+        return EVERY_ROW
     if isinstance(where, Where):
         return Condition(where.sql, where.parameters)
     if not isinstance(where, Mapping):
         raise UsageError(f"rows are chosen by a mapping of columns to values or by Where(…), not by {where!r}")
     values = {name: None if value is None else row_type.value(name, value) for name, value in where.items()}
     return Condition(" AND ".join(f"{quote(name)} IS ?" for name in values), tuple(values.values()), tuple(values))
+
+
+def check_columns(destination: Destination, condition: Condition) -> None:
+    """RowError for a column that the table does not have."""
+    unknown = [each for each in condition.columns if each not in destination.columns.keys() | destination.key_names]
+    if unknown:
+        raise RowError(destination.text, unknown[0], "the table has no such column")
+
+
+def matching_keys(tx: Tx, destination: Destination, condition: Condition) -> list[dict[str, Any]]:
+    """The keys of all that the SQL table shows and the condition is true of. UsageError where SQLite refuses it."""
+    check_columns(destination, condition)
+    names = [column.name for column in destination.key]
+    return [dict(zip(names, values, strict=True)) for values in _keys(tx, destination, condition, None, most=-1)]
+
+
+def row_count(tx: Tx, row_type: RowType[Any], name: tuple[str, str], condition: Condition) -> int:
+    """How many rows the SQL table shows that the condition is true of. UsageError where SQLite refuses it."""
+    destination = queries.Table(tx, *name).destination
+    row_type.check(destination)
+    check_columns(destination, condition)
+    where = f" WHERE ({condition.sql}\n)" if condition.sql else ""  # it may end in a comment
+    sql = f"SELECT count(*) FROM {destination.quoted}{where}"  # noqa: S608
+    ((count,),) = _selected(tx, destination, condition, sql, condition.parameters)
+    return int(count)
 
 
 def row_page(
@@ -73,9 +103,7 @@ def row_page(
     table = queries.Table(tx, *name)
     destination = table.destination
     row_type.check(destination)
-    unknown = [each for each in condition.columns if each not in destination.columns.keys() | destination.key_names]
-    if unknown:
-        raise RowError(row_type.table, unknown[0], "the table has no such column")
+    check_columns(destination, condition)
     names = [column.name for column in destination.key]
     found = _keys(tx, destination, condition, after)
     rows = []
@@ -88,7 +116,7 @@ def row_page(
 
 
 def _keys(
-    tx: Tx, destination: Destination, condition: Condition, after: tuple[Scalar, ...] | None
+    tx: Tx, destination: Destination, condition: Condition, after: tuple[Scalar, ...] | None, *, most: int = _PAGE
 ) -> list[tuple[Scalar, ...]]:
     key = ", ".join(quote(column.name) for column in destination.key)
     # The condition may end in a comment.
@@ -96,9 +124,15 @@ def _keys(
     if after is not None:
         terms.append(f"({key}) > ({', '.join('?' * len(after))})")
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
-    sql = f"SELECT {key} FROM {destination.quoted}{where} ORDER BY {key} LIMIT {_PAGE}"  # noqa: S608
+    sql = f"SELECT {key} FROM {destination.quoted}{where} ORDER BY {key} LIMIT {most}"  # noqa: S608
+    return _selected(tx, destination, condition, sql, (*condition.parameters, *(after or ())))
+
+
+def _selected(
+    tx: Tx, destination: Destination, condition: Condition, sql: str, parameters: Sequence[Scalar]
+) -> list[tuple[Any, ...]]:
     try:
-        return list(tx.execute(sql, (*condition.parameters, *(after or ()))).fetchall())
+        return list(tx.execute(sql, parameters).fetchall())
     except Exception as error:
         if not condition.sql or not _is_ours(error):
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -13,7 +13,8 @@ from meshnode.engine.registry import required
 from meshnode.engine.write import LocalChange, write_changes
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.model.event import Event, Scalar
-from meshnode.node.views import Receipt, table_text
+from meshnode.node.views import Receipt
+from meshnode.node.where import EVERY_ROW, Condition, matching_keys
 from meshnode.store import queries
 from meshnode.store.database import Tx
 from meshnode.store.tables import Destination
@@ -31,6 +32,7 @@ class Intent(Enum):
     UPSERT = "upsert"  # it is to be so: what is so already is not written again
     PATCH = "patch"  # these columns of a row that is there
     DELETE = "delete"
+    DELETE_WHERE = "delete-where"  # every row that the condition is true of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Write:
     intent: Intent
     columns: Mapping[str, Scalar]
     key: Key = None
+    condition: Condition = EVERY_ROW
 
 
 def named_key(destination: Destination, key: Key) -> dict[str, Any]:
@@ -63,18 +66,19 @@ def write_rows(context: Context, tx: Tx, writes: Sequence[Write]) -> list[Event]
     Reading and writing are one transaction, so nothing comes between.
     """
     plan = _Plan(context, tx)
-    changes = [change for each in writes if (change := plan.change(each)) is not None]
+    changes = [change for each in writes for change in plan.changes(each)]
     return write_changes(context, tx, changes) if changes else []
 
 
-def receipt_of(context: Context, writes: Sequence[Write], events: Sequence[Event]) -> Receipt:
-    """Of rows that are on disk; where none had to be written, the clock as it stands."""
+def receipt_of(context: Context, tables: Iterable[str], events: Sequence[Event]) -> Receipt:
+    """Of what this transaction wrote; where nothing had to be written, the clock as it stands."""
     clock = events[-1].hlc if events else context.clock
     return Receipt(
-        table=", ".join(sorted({table_text(each.schema, each.table) for each in writes})),
+        table=", ".join(sorted(set(tables))),
         events=len(events),
         hlc=(clock.physical, clock.logical),
         event_ids=[event.event_id.hex() for event in events],
+        seq=context.next_change - 1,
     )
 
 
@@ -87,7 +91,22 @@ class _Plan:
         self._tables: dict[tuple[str, str], tuple[Destination, queries.Table]] = {}
         self._rows: dict[tuple[int, bytes], dict[str, Any] | None] = {}  # None: not there
 
-    def change(self, write: Write) -> LocalChange | None:
+    def changes(self, write: Write) -> list[LocalChange]:
+        if write.intent is Intent.DELETE_WHERE:
+            return self._deletions(write)
+        change = self._change(write)
+        return [] if change is None else [change]
+
+    def _deletions(self, write: Write) -> list[LocalChange]:
+        """Of rows that are there at this moment; what plain SQL put beside them is no row of the mesh."""
+        destination, table = self._table(write.schema, write.table)
+        keys = [key for key in matching_keys(self._tx, destination, write.condition) if destination.resolves(key)]
+        if self._context.adopted:
+            self._context.settle(self._tx, {destination.no: [cbor.encode(key) for key in keys]})
+        live = [key for key in keys if table.get(key) is not None]
+        return [LocalChange(write.schema, write.table, key, None) for key in live]
+
+    def _change(self, write: Write) -> LocalChange | None:
         destination, table = self._table(write.schema, write.table)
         key, columns = _split(destination, write)
         change = LocalChange(write.schema, write.table, key, None if write.intent is Intent.DELETE else columns)

@@ -207,6 +207,14 @@ def test_every_example_is_in_the_list() -> None:
     assert [name for name in names if f"\n- [{name}](examples/{name}): " not in README] == []
 
 
+def test_every_link_within_it_leads_to_a_heading() -> None:
+    headings = re.findall(r"^#+ (.*)$", README, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+    assert len(anchors) == len(headings)
+    assert set(re.findall(r"\]\(#([^)]*)\)", README)) - anchors == set()
+    assert [path for path in re.findall(r"\]\(([\w./]+)\)", README) if not (ROOT / path).is_file()] == []
+
+
 def test_the_two_commands_are_there_and_only_differ_in_what_they_run() -> None:
     lines = [line.strip() for line in README.splitlines() if "pip install" in line]
     assert lines == [
@@ -237,7 +245,7 @@ def test_the_table_of_settings_is_that_of_the_program() -> None:
 
 
 def test_every_verb_is_in_the_table() -> None:
-    table = README.split("## Verbs")[1].split("## Embed")[0]
+    table = README.split("## Verbs")[1].split("## Letting")[0]
     assert [verb for verb, _, _ in _VERBS if not re.search(rf"`{verb}\b", table)] == []
 
 

@@ -87,10 +87,10 @@ async def test_tables_of_the_program_are_looked_at_too(node: Embedding, monkeypa
 async def test_only_a_select_can_be_live(node: Embedding, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "LIVE_ROWS", 3)
     for text, why in (
-        ("DELETE FROM t", "only a SELECT can be live"),
-        ("PRAGMA user_version", "only a SELECT can be live"),
-        ("ATTACH 'x' AS y", "only a SELECT can be live"),
-        ("SELECT * FROM pragma_table_info('t')", "only a SELECT can be live"),
+        ("DELETE FROM t", "only a SELECT can be run"),
+        ("PRAGMA user_version", "only a SELECT can be run"),
+        ("ATTACH 'x' AS y", "only a SELECT can be run"),
+        ("SELECT * FROM pragma_table_info('t')", "only a SELECT can be run"),
         ("SELECT 1; SELECT 2", "one statement"),
         ("SELECT zzz FROM t", "no such column: zzz"),
         ("SELECT n, n FROM t", "several columns 'n'"),

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlcipher
 from support.nodes import PATIENCE_S, Process, free_port, linked, loopback, until
 from support.verbs import call, done
 
 from meshnode import Home, Node, join
 from meshnode.errors import RegistrationError
+from meshnode.node import adopting
 
 SCHEMA = """
 CREATE TABLE notes (id TEXT PRIMARY KEY, title TEXT, done INTEGER NOT NULL DEFAULT 0);
@@ -239,6 +241,36 @@ def test_adopt_goes_on_after_a_stop(stop: str, tmp_path: Path, monkeypatch: pyte
     assert not (home / "meshnode.db").exists()
     assert shell(app, "SELECT count(*) FROM own; SELECT count(*) FROM meshnode_log") == "2\n3\n"
     done(home, "check")
+
+
+async def test_long_work_tells_how_far_it_is(tmp_path: Path) -> None:
+    app, told = tmp_path / "app.db", list[tuple[int, int]]()
+    shell(app, SCHEMA)
+    with closing(sqlite3.connect(app)) as connection:
+        connection.executemany("INSERT INTO notes (id) VALUES (?)", [(f"n{number}",) for number in range(300)])
+        connection.execute("INSERT INTO tags VALUES ('n1', 'a')")
+        connection.commit()
+    await asyncio.to_thread(done, tmp_path / "n", "init")
+    view = await adopting.adopt(Home.load(tmp_path / "n"), app, tell=lambda *each: told.append(each))
+    assert view.signed == 301
+    assert (told[0], told[-1], told) == ((0, 301), (301, 301), sorted(told))
+    assert len(told) > 3
+
+
+def test_an_encrypted_database_is_refused_as_what_it_is(tmp_path: Path) -> None:
+    home, app, noise = tmp_path / "n", tmp_path / "app.db", tmp_path / "noise.db"
+    done(home, "init")
+    with closing(sqlcipher.connect(str(app))) as connection:
+        connection.execute("PRAGMA key = 'of the application'")
+        connection.execute("CREATE TABLE notes (id TEXT PRIMARY KEY)")
+    noise.write_text("no database " * 1000)
+    for path in (app, noise):
+        before = path.read_bytes()
+        refused = call(home, "adopt", str(path))
+        assert refused.code == 2
+        assert "is an encrypted database, or none at all: tables of an encrypted one cannot be adopted" in refused.err
+        assert path.read_bytes() == before
+    assert not list(tmp_path.glob("app.db-*"))
 
 
 def stopped(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: Any) -> None:

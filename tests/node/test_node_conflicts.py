@@ -42,9 +42,9 @@ async def test_a_conflict_is_told_counted_and_decided(tmp_path: Path) -> None:
             told = await following
         assert (told.table, told.key, told.column) == (TABLE, {"id": "n1"}, "title")
         assert (told.ours.value, told.theirs.value, told.shown) == ("Oat milk", "Milk", "ours")
-        assert (told.ours.name, told.theirs.name) == ("b", "a")
+        assert (told.ours.name, told.theirs.name, told.value) == ("b", "a", "Oat milk")
         (at_a,) = await a.conflicts(TABLE)
-        assert (at_a.id, at_a.status, at_a.shown) == (told.id, "open", "theirs")
+        assert (at_a.id, at_a.status, at_a.shown, at_a.value) == (told.id, "open", "theirs", "Oat milk")
         assert ((await a.status()).conflicts.certain, (await b.status()).conflicts.certain) == (1, 1)
         with pytest.raises(NotFoundError, match="no table is called"):
             await a.conflicts("absent")
@@ -65,6 +65,9 @@ async def test_a_conflict_is_told_counted_and_decided(tmp_path: Path) -> None:
         row = await b.get(TABLE, {"id": "n1"})
         assert row is not None
         assert row.columns["title"] == "Milk"
+        await b.put(TABLE, {"id": "n1"}, {"title": "Bread"})
+        (over,) = await b.conflicts(everything=True)
+        assert (over.shown, over.other, over.value) == ("neither", "Bread", "Bread")
         assert (await b.check()).count == 0
 
 

@@ -41,7 +41,8 @@ async def test_rows_of_several_tables_are_written_together(node: LocalNode) -> N
         rows.remove("a", {"id": "old"})
         rows.put("a", {"id": "x"}, {"n": 3})
         assert await events(node) == 1
-    assert rows.receipt is not None
+        with pytest.raises(UsageError, match="ask after it"):
+            _ = rows.receipt
     assert (rows.receipt.table, rows.receipt.events, len(rows.receipt.event_ids)) == ("a, s.b", 4, 4)
     assert [row.flat() for row in await node.rows("a")] == [{"id": "x", "n": 3}]
     assert [row.flat() for row in await node.rows("s.b")] == [{"id": "y", "n": 2}]
@@ -68,7 +69,9 @@ async def test_an_error_in_the_block_writes_nothing(node: LocalNode) -> None:
 
     with pytest.raises(ZeroDivisionError):
         await block()
-    assert (await events(node), transactions[0].receipt) == (0, None)
+    assert await events(node) == 0
+    with pytest.raises(UsageError, match="nothing of this transaction was written: an error ended it"):
+        _ = transactions[0].receipt
     with pytest.raises(UsageError, match="has ended"):
         transactions[0].put("a", {"id": "x"}, {"n": 1})
 
@@ -93,5 +96,6 @@ async def test_a_row_that_its_table_refuses_keeps_all_others_out(node: LocalNode
 
 
 async def test_an_empty_transaction(node: LocalNode) -> None:
-    assert (await write(node)).receipt is None
+    receipt = (await write(node)).receipt
+    assert (receipt.table, receipt.events, receipt.event_ids) == ("", 0, [])
     assert await events(node) == 0

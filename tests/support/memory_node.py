@@ -10,7 +10,7 @@ import msgspec
 
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.node.api import CONFLICTS_PER_PAGE, LEAVE_S, ROWS_PER_PAGE
-from meshnode.node.config import Config, with_settings
+from meshnode.node.config import Config, PolicyName, PolicyValue, with_settings
 from meshnode.node.configfile import FileChange
 from meshnode.node.configtext import Said, parse_config
 from meshnode.node.configuring import config_view, receipt_of
@@ -192,7 +192,7 @@ class MemoryNode:
         classes = {view.table: view.table_class for view in self.kinds.values() if view.table_class != "shared"}
         return PolicyView(**self.settings, classes=classes)
 
-    async def set_policy(self, setting: str, value: Any) -> PolicyView:
+    async def set_policy(self, setting: PolicyName, value: PolicyValue) -> PolicyView:
         if setting not in self.settings:
             raise UsageError(f"there is no policy {setting!r}")
         self.settings[setting] = value

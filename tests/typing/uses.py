@@ -23,6 +23,7 @@ from meshnode import (
     NoticeView,
     PeerView,
     Receipt,
+    RetentionReport,
     RowError,
     Subscription,
     Table,
@@ -74,6 +75,17 @@ async def asynchronously() -> None:
             together.upsert(notes, Tag("c", "x"))  # error: misc
             together.patch(notes, "a", title="")
             together.delete(node.table("tags", Tag), {"note": "a"})
+        assert_type(together.receipt, Receipt)
+        assert_type(await node.query("SELECT note, label FROM tags", row=Tag), list[Tag])
+        assert_type(await node.query("SELECT count(*) AS n FROM tags"), list[dict[str, Any]])
+        assert_type(await node.until("SELECT * FROM tags", row=Tag, when=lambda tags: tags[0].label), list[Tag])
+        assert_type((await notes.count({"title": "Milk"}), await node.seq()), tuple[int, int])
+        assert_type(await notes.delete_where(Where("due < ?", datetime.now(UTC))), Receipt)
+        await notes.delete_where("due < 1")  # error: arg-type
+        await node.set_policy("scope", ["main.*"])
+        await node.set_policy("scoop", [])  # error: arg-type
+        report: RetentionReport = await node.evict("notes", before_ms=0)
+        print(report.events)
         await notes.upsert(Tag("a", "x"))  # error: arg-type
         await notes.upsert({"id": "a"})  # error: arg-type
         await notes.patch(title="no key")  # error: call-arg
@@ -93,6 +105,9 @@ async def asynchronously() -> None:
 
 def blocking() -> None:
     calls = CallQueue()
+    calls.put(lambda: print("a call may give anything back"))
+    calls.put(lambda: 1)
+    calls.put(print("called already"))  # error: arg-type
     with BlockingNode.open("home", invite="meshnode-invite:…", deliver=calls.put, mdns_enabled=False) as node:
         notes = node.table("notes", Note).create(key=["id"])
         assert_type(notes, BlockingTable[Note])

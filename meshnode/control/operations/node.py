@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 from meshnode.control import requests as asked
 from meshnode.control import verify_lines
@@ -10,6 +10,7 @@ from meshnode.control.dashboardview import DashboardView
 from meshnode.control.operation import Call, Stream, TextForm, nothing
 from meshnode.errors import BusyError, ConfigError, IdentityError, NotFoundError, TransportError
 from meshnode.node.api import Operations
+from meshnode.node.config import PolicyName
 from meshnode.node.configviews import ConfigReceipt, ConfigView, ReloadView
 from meshnode.node.discoverviews import DiscoverView
 from meshnode.node.doctorviews import DoctorView
@@ -80,7 +81,7 @@ SET_POLICY: Final = Call(
     "set-policy",
     asked.SetPolicy,
     PolicyView,
-    lambda node, a: node.set_policy(a.setting, a.value),
+    lambda node, a: node.set_policy(cast(PolicyName, a.setting), a.value),
     raises=(ConfigError,),
 )
 CONFIG: Final = Call("config", asked.NoArguments, ConfigView, lambda node, _: node.config(), reads=True)
