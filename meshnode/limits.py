@@ -68,7 +68,7 @@ FRAME_NUMBER_MAX = 2**63 - 2  # a frame's number; the next one still is a signed
 COUNTER_MAX = 2**63 - 1  # where a frontier counter saturates
 
 # --- This node's own files.
-CONFIG_BYTES = 64 * KIB  # `config.toml`; against a wrong file under that name, read again every second
+CONFIG_BYTES = 64 * KIB  # `config.toml`; against a wrong file under that name, read again every other second
 
 # --- Storage that a member chooses the size of (profile §6).
 HELD_BYTES_PER_SITE = 64 * MIB  # events held for tables that do not exist here

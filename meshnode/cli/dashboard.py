@@ -14,7 +14,7 @@ from meshnode.cli import connect
 from meshnode.cli.output import print_one
 from meshnode.control.client import ControlClient
 from meshnode.control.dashboardview import DashboardView, way_in
-from meshnode.errors import NotFoundError, UsageError
+from meshnode.errors import NotFoundError
 from meshnode.node.private import write_private
 
 
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 async def _open(options: argparse.Namespace) -> DashboardView:
     async with connect.configuring(options, None) as (_, running):
         if not isinstance(running, ControlClient):
-            raise UsageError("no node runs here, and the dashboard is served by it: start it with `meshnode up`")
+            raise NotFoundError("no node runs here, and the dashboard is served by it: start it with `meshnode up`")
         try:
             return await running.open_dashboard()
         except NotFoundError as error:

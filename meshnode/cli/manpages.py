@@ -15,6 +15,7 @@ from meshnode.cli.notes import ENVIRONMENT, EXITS, FILES
 from meshnode.errors import ConfigError, reason_of
 
 SECTION = "1"
+DATED = "2026-12-01"  # of the release: two builds of it make the same pages
 _LINE = 60  # characters of a source line, which escapes make longer
 
 
@@ -40,7 +41,7 @@ def page(command: Command, whole: Command) -> str:
     name = page_name(command)
     about = "a peer-to-peer mesh node: plain SQLite tables that sync" if not command.words else command.about
     lines = [
-        f'.TH {name.upper()} {SECTION} "" "meshnode {__version__}" "meshnode manual"',
+        f'.TH {name.upper()} {SECTION} "{DATED}" "meshnode {__version__}" "meshnode manual"',
         ".SH NAME",
         f"{_text(name)} \\- {_text(about)}",
         ".SH SYNOPSIS",

@@ -15,6 +15,7 @@ from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.jsonvalues import to_json
 
 LOG = logging.getLogger("meshnode.control")
+STOPPED: Final = "the node was stopped while it was asked"
 INTERNAL: Final = "the node failed in a way it does not know: its log says more"
 JSON_TYPE: Final = "application/json"
 LINES_TYPE: Final = "application/jsonl"
@@ -46,7 +47,7 @@ async def unless_stopped(operation: Coroutine[Any, Any, T], stopping: asyncio.Ev
     try:
         await asyncio.wait({stop, answer}, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
-            raise TransportError("the node was stopped while it was asked")
+            raise TransportError(STOPPED)
         return answer.result()
     finally:
         stop.cancel()

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from meshnode.control.failures import RefusedError
 from meshnode.control.requests import BODY_BYTES, Arguments
 from meshnode.errors import BusyError, UsageError
+from meshnode.model.wording import quoted
 from meshnode.node.jsonvalues import from_json_builtins, parse_json
 
 BODIES_BYTES: Final = 2 * BODY_BYTES  # of all requests that are read or answered; against many large ones at once
@@ -121,7 +122,7 @@ def _of_query(request: Request, kind: type[A]) -> A:
         if name in lists:
             raw.setdefault(name, []).append(text)
         elif name in raw:
-            raise UsageError(f"{name!r} is there twice")
+            raise UsageError(f"{quoted(name)} is there twice")
         else:
             raw[name] = text
     try:

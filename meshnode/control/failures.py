@@ -11,6 +11,7 @@ from meshnode.errors import (
     BundleError,
     BusyError,
     CloseCode,
+    IdentityError,
     InviteError,
     MeshError,
     NotFoundError,
@@ -24,6 +25,7 @@ STATUSES: Final[Mapping[type[MeshError], int]] = {
     UsageError: 400,
     InviteError: 400,
     BundleError: 400,
+    IdentityError: 400,  # a key file that the request names
     BusyError: 409,
     TransportError: 503,
     MeshError: 500,

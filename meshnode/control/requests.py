@@ -20,7 +20,7 @@ Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Span: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """Milliseconds from now on, to a time that SQLite can keep."""
 
-FileName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[^\u0000]*$")]
+FileName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[^\u0000]+$", max_length=4096)]
 """A path that a system can be asked for."""
 
 

@@ -11,16 +11,19 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
-from meshnode.control.address import unix_socket_usable
+from meshnode.control.address import control_address, unix_socket_usable
 from meshnode.control.app import Answer, control_app
 from meshnode.control.dashboard_port import DashboardPort
 from meshnode.control.dashboardview import way_in
-from meshnode.control.operations.node import OPEN_DASHBOARD
+from meshnode.control.http import Exchange
+from meshnode.control.operations.node import OPEN_DASHBOARD, PING
 from meshnode.control.serving import BACKLOG, loopback_listener, serving
-from meshnode.errors import ConfigError
+from meshnode.errors import BusyError, ConfigError, MeshError
 from meshnode.node.api import Operations
 from meshnode.node.home import Home
 from meshnode.node.private import write_private
+
+ANSWER_S = 2.0  # seconds that whoever may serve this home already has to answer
 
 
 class ControlServer:
@@ -37,6 +40,7 @@ class ControlServer:
         self._entered = AsyncExitStack()
 
     async def __aenter__(self) -> ControlServer:
+        await self._refuse_second()
         token = None if unix_socket_usable(self._home.socket_path) else secrets.token_urlsafe(32)
         listener = _unix_listener(self._home.socket_path) if token is None else loopback_listener()
         answers: dict[str, Answer] = {OPEN_DASHBOARD.name: lambda _node, _arguments: self._dashboard.open()}
@@ -56,6 +60,25 @@ class ControlServer:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
         await self._entered.aclose()
+
+    async def _refuse_second(self) -> None:
+        """BusyError where another one answers for this home: its socket is not to be taken away from it.
+
+        What a killed node left behind is nobody's, and a port that it had may be another program's by now.
+        """
+        address = control_address(self._home)
+        exchange = await Exchange.open(address) if address is not None else None
+        if exchange is None:
+            return
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                answers = address is None or address.path is not None or await exchange.ask(PING.path, b"") == 200
+        except (MeshError, TimeoutError):
+            answers = False
+        finally:
+            await exchange.close()
+        if answers:
+            raise BusyError(f"the node in {self._home.path} is served already: stop the other one first")
 
 
 def _unix_listener(path: Path) -> socket.socket:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshnode.errors import CloseCode, NotFoundError, PairingError, UsageError
 from meshnode.model.site import short_text, site_id_of, site_text
+from meshnode.model.wording import quoted
 from meshnode.store import invites
 from meshnode.store.database import Tx
 from meshnode.store.invites import StoredInvite
@@ -65,7 +66,7 @@ def _named(waiting: list[Candidate], named: str) -> Candidate:
     found = [each for each in waiting if named in (short_text(each.site), site_text(each.site))]
     found = found or [each for each in waiting if each.name == named]
     if len({each.site for each in found}) > 1:
-        raise UsageError(f"several that wait are called {named!r}: say which by its site id")
+        raise UsageError(f"several that wait are called {quoted(named)}: say which by its site id")
     if not found:
-        raise NotFoundError(f"nobody called {named!r} waits to be let in: `meshnode status` shows who does")
+        raise NotFoundError(f"nobody called {quoted(named)} waits to be let in: `meshnode status` shows who does")
     return found[0]

@@ -16,6 +16,7 @@ from meshnode.limits import BATCH_EVENTS, KEY_COLUMNS, NAME_BYTES, PAYLOAD_COLUM
 from meshnode.model.event import is_reserved
 from meshnode.model.policy import TableClass
 from meshnode.model.verdict import key_differs
+from meshnode.model.wording import quoted
 from meshnode.store import held, log, rows, watermarks
 from meshnode.store.database import Tx
 from meshnode.store.destinations import inspect, table_exists
@@ -147,8 +148,8 @@ def _check_spec(spec: TableSpec) -> None:
     for name, declared in (*spec.key.items(), *spec.columns.items()):
         if declared and (not _TYPE.match(declared) or not _CONSTRAINTS.isdisjoint(declared.upper().split())):
             raise RegistrationError(
-                f"column {name!r}: {declared[:40]!r} is no SQLite type name; for constraints, CREATE the table in SQL "
-                "and register it as it is"
+                f"column {quoted(name)}: {declared[:40]!r} is no SQLite type name; for constraints, CREATE the "
+                "table in SQL and register it as it is"
             )
     folded = [name.lower() for name in (*spec.key, *spec.columns)]
     if len(set(folded)) != len(folded):

@@ -18,7 +18,7 @@ from meshnode.model.issuing import NO_MEMBER_HERE, READER_HERE, RETIRED_HERE
 from meshnode.model.scope import Scope
 from meshnode.model.site import SiteKey
 from meshnode.model.verdict import Verdict
-from meshnode.model.wording import key_text
+from meshnode.model.wording import key_text, quoted
 from meshnode.store import rows
 from meshnode.store.database import Tx
 from meshnode.store.tables import Destination
@@ -119,12 +119,16 @@ def _check(change: LocalChange, destination: Destination) -> None:
         )
     for name, value in (change.columns or {}).items():
         if name in destination.key_names:
-            raise UsageError(f"column {name!r} is part of the key of table {destination.text!r}: it cannot be changed")
+            raise UsageError(
+                f"column {quoted(name)} is part of the key of table {destination.text!r}: it cannot be changed"
+            )
         if name not in destination.columns:
-            raise UsageError(f"table {destination.text!r} has no column {name!r}")
+            raise UsageError(f"table {destination.text!r} has no column {quoted(name)}")
         if not destination.accepts(name, value):
             declared = destination.columns[name].declared
-            raise UsageError(f"column {name!r} of table {destination.text!r} is {declared} and takes no such value")
+            raise UsageError(
+                f"column {quoted(name)} of table {destination.text!r} is {declared} and takes no such value"
+            )
 
 
 def _check_deleted(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 _FIRST_MS: Final = -62_135_596_800_000  # of the year 1
 _LAST_MS: Final = 253_402_300_799_999  # of the year 9999
-KEY_CHARACTERS: Final = 100  # of a key in a message: a peer chooses it
+KEY_CHARACTERS: Final = 100  # of a key or a name in a message: a peer or a caller chooses it
 
 
 def value_text(value: Any) -> str:
@@ -24,6 +24,12 @@ def key_text(key: Any) -> str:
     if not isinstance(key, Mapping):
         return value_text(key)[:KEY_CHARACTERS]
     return ", ".join(f"{name}={value_text(value)}" for name, value in key.items())[:KEY_CHARACTERS]
+
+
+def quoted(named: object) -> str:
+    """What somebody named, in quotes, and no longer than a key is shown: a caller chooses it."""
+    text = repr(named[: KEY_CHARACTERS + 1] if isinstance(named, str) else named)
+    return text if len(text) <= KEY_CHARACTERS + 2 else f"{text[:KEY_CHARACTERS]}…"
 
 
 def clock_text(clock: tuple[int, int]) -> str:

@@ -7,7 +7,10 @@ Mutual TLS, back-pressure, prompt news of a close and the size of datagrams have
 - flow-control windows double on bytes received, so that a peer chooses how much is kept for it; here the
   connection's window slides with bytes consumed instead;
 - `ConnectionTerminated` comes three probe timeouts after the close itself;
-- datagrams stay as large as they were configured, and nothing probes the path.
+- datagrams stay as large as they were configured, and nothing probes the path;
+- an acknowledgement leaves a millisecond after what it is for, in a datagram of its own, though an answer that could
+  carry it follows soon; and bursts are so small that each wait for the next one, a millisecond of the event loop's
+  clock, bounds how fast a LAN is.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from aioquic.quic.connection import Limit, NetworkAddress, QuicConnection, QuicC
 from aioquic.quic.events import ConnectionTerminated
 from aioquic.quic.packet import QuicFrameType, QuicPacketType, QuicProtocolVersion
 from aioquic.quic.packet_builder import QuicDeliveryState, QuicPacketBuilder, QuicSentPacket
+from aioquic.quic.recovery import QuicPacketPacer
 from aioquic.tls import Epoch
 from cryptography import x509
 
@@ -31,6 +35,11 @@ from meshnode.net.path_size import PathSize, Probe
 
 _PROBE_TIMEOUTS = 3  # of QUIC's, after which the probe of a size counts as lost
 _PROBE_S = 0.5  # seconds at least, as a busy peer takes longer than its path
+_ACK_S = 0.01  # seconds an acknowledgement waits for something that carries it; a peer reckons with 25 ms
+_ACK_PACKETS = 8  # packets to be acknowledged from which it does not wait
+_TICK_S = 1e-6  # seconds ago from which an acknowledgement is due: what is due now alone, pacing may still hold back
+_BURST_BYTES = 96 * 1024  # that may leave at once, as far as the congestion window goes
+_PACE = 1.25  # times the congestion window in a round trip
 PEER_STREAMS = 8  # streams of a kind that a peer may open: one is used, a second ends the link with a close code
 
 
@@ -116,6 +125,15 @@ class _Observed(RenoCongestionControl):
         self.congestion_window = max(self.congestion_window, 2 * size)
 
 
+class _LanPacer(QuicPacketPacer):
+    """aioquic's pacing with bursts worth a wait, and a little faster than the window (RFC 9002 §7.7)."""
+
+    def update_rate(self, congestion_window: int, smoothed_rtt: float) -> None:
+        super().update_rate(congestion_window, smoothed_rtt / _PACE)
+        burst_s = _BURST_BYTES * smoothed_rtt / (_PACE * congestion_window)
+        self.bucket_max = max(self.bucket_max, min(burst_s, smoothed_rtt / _PACE))
+
+
 class MutualConnection(QuicConnection):
     """A connection that demands a certificate of either side and bounds what it keeps for its peer."""
 
@@ -139,6 +157,8 @@ class MutualConnection(QuicConnection):
         self._path_size = PathSize(datagram_sizes)
         self._measured: NetworkAddress | None = None  # the address that this is about
         self._control = self._loss._cc = _Observed(self._path_size)
+        self._loss._pacer = _LanPacer(max_datagram_size=self._path_size.size)
+        self._unacked = 0  # packets that the peer waits for an acknowledgement of
 
     def _initialize(self, peer_cid: bytes) -> None:
         super()._initialize(peer_cid)
@@ -206,6 +226,23 @@ class MutualConnection(QuicConnection):
         path = self._network_paths[0] if self._network_paths else None
         return path.addr if path is not None and path.is_validated else None
 
+    # --- Acknowledgements.
+
+    def receive_datagram(self, data: bytes, addr: NetworkAddress, now: float) -> None:
+        """As in aioquic; what came is acknowledged once there is enough of it, or with what is sent anyway."""
+        space = self._spaces[Epoch.ONE_RTT] if self._handshake_confirmed else None
+        before = -1 if space is None else space.largest_received_packet
+        if space is not None:
+            self._ack_delay = _ACK_S
+        super().receive_datagram(data, addr, now)
+        if space is None or space.ack_at is None:
+            self._unacked = 0
+            return
+        self._unacked += 1
+        in_order = space.largest_received_packet == before + 1
+        if self._unacked >= _ACK_PACKETS or not in_order:  # a gap is told at once (RFC 9000 §13.2.1)
+            space.ack_at = min(space.ack_at, now - _TICK_S)
+
     # --- The size of datagrams.
 
     @property
@@ -229,7 +266,12 @@ class MutualConnection(QuicConnection):
         patience_s = max(_PROBE_S, _PROBE_TIMEOUTS * self._loss.get_probe_timeout())
         probe = self._path_size.probe(now, patience_s) if self._can_probe else None
         self._resize(self._path_size.size)
+        space = self._spaces[Epoch.ONE_RTT] if self._handshake_confirmed else None
+        if space is not None and space.ack_at is not None and self._has_words:
+            space.ack_at = min(space.ack_at, now - _TICK_S)  # it costs no datagram of its own
         flight = super().datagrams_to_send(now)
+        if space is not None and space.ack_at is None:
+            self._unacked = 0
         if probe is not None and self._can_probe:  # it may have been told to close
             flight += self._size_probe(probe, now)
         return flight
@@ -238,6 +280,11 @@ class MutualConnection(QuicConnection):
         """As in aioquic, and not later than something is due about the size of datagrams."""
         at, probe_at = super().get_timer(), self._path_size.next_at() if self._can_probe else None
         return at if probe_at is None or at is None else min(at, probe_at)
+
+    @property
+    def _has_words(self) -> bool:
+        """Something of a stream, or a PING, wants to be sent."""
+        return bool(self._ping_pending) or any(not each.sender.buffer_is_empty for each in self._streams.values())
 
     @property
     def _can_probe(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from aioquic.buffer import Buffer  # type: ignore[attr-defined]
 from aioquic.quic.configuration import QuicConfiguration
@@ -34,7 +34,8 @@ from meshnode.net.endpoint_door import CONNECTION_ID_BYTES, Door
 from meshnode.net.endpoint_notices import NoticeBoard
 from meshnode.net.endpoint_ports import Ending
 from meshnode.net.endpoint_reception import Reception
-from meshnode.net.endpoint_socket import Datagram, DatagramSocket, address_text, open_socket, resolve
+from meshnode.net.endpoint_segments import Datagram
+from meshnode.net.endpoint_socket import DatagramSocket, address_text, open_socket, resolve
 from meshnode.net.endpoint_source import Address
 from meshnode.net.identity import EndpointIdentity
 from meshnode.net.link import Link
@@ -185,6 +186,12 @@ class Endpoint:
         self.counts.datagrams_sent += 1
         self.counts.bytes_sent += len(data)
         return self._socket.send(data, address)
+
+    def send_all(self, flight: Sequence[Datagram]) -> list[int]:
+        """Many; the sizes of those that are larger than the interface takes."""
+        self.counts.datagrams_sent += len(flight)
+        self.counts.bytes_sent += sum(len(data) for data, _ in flight)
+        return self._socket.send_all(flight)
 
     def touch(self, connection: Connection) -> None:
         """Settle the connection before this turn of the event loop ends."""

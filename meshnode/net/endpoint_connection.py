@@ -48,7 +48,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self.begun = self._loop.time()
         self.pulse = Pulse(quic, self._wake, config.keep_alive_s)
-        self._driver = Driver(quic, send=owner.send, wake=self._wake, broken=self.abandon)
+        self._driver = Driver(quic, send=owner.send_all, wake=self._wake, broken=self.abandon)
         self._deadline: asyncio.TimerHandle | None = None
         self._moves_from = 0.0  # when its address may be said to be another one
         self._early_bytes = 0

@@ -10,6 +10,7 @@ from aioquic.quic.packet import QuicErrorCode, QuicFrameType
 
 from meshnode.model.logevent import LogEvent, log_event
 from meshnode.net.aioquic_private import MutualConnection
+from meshnode.net.endpoint_segments import Datagram
 from meshnode.net.endpoint_source import Address
 
 _TIMER_SLACK_S = 0.0005  # a loop's timer may fire that much early
@@ -25,7 +26,7 @@ class Driver:
         self,
         quic: MutualConnection,
         *,
-        send: Callable[[bytes, Address], bool],
+        send: Callable[[list[Datagram]], list[int]],
         wake: Callable[[], None],
         broken: Callable[[str], None],
     ) -> None:
@@ -35,7 +36,7 @@ class Driver:
         self._broken = broken
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._close_flight: list[tuple[bytes, Address]] = []
+        self._close_flight: list[Datagram] = []
         self._after_close = 0
         self._stopped = False
 
@@ -65,9 +66,8 @@ class Driver:
             log_event(logger, logging.WARNING, LogEvent.TRANSPORT_FAULT, trace=True, work="transmitting")
             self._broken("internal error in the transport")
             return
-        for data, address in flight:
-            if not self._send(data, address):
-                self._quic.refused(len(data), self._loop.time())
+        for size in self._send(flight) if flight else ():
+            self._quic.refused(size, self._loop.time())
         if flight and self._quic.closing_locally:
             self._close_flight = flight
         self._arm()
@@ -84,8 +84,7 @@ class Driver:
         """A peer that goes on sending has not read the close; an ever rarer repeat ends that (RFC 9000 §10.2.1)."""
         self._after_close += 1
         if self._after_close <= _CLOSE_ECHOES and self._after_close & (self._after_close - 1) == 0:
-            for data, address in self._close_flight:
-                self._send(data, address)
+            self._send(self._close_flight)
 
     def _arm(self) -> None:
         """Keep an earlier timer: firing in vain costs less than moving it at every wake-up."""

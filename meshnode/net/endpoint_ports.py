@@ -65,8 +65,8 @@ class Sink(Protocol):
 class Owner(Protocol):
     """The endpoint that a connection belongs to."""
 
-    def send(self, data: bytes, address: Address) -> bool:
-        """One datagram; False where it is larger than the interface takes."""
+    def send_all(self, flight: list[tuple[bytes, Address]]) -> list[int]:
+        """Datagrams, in order; the sizes of those that are larger than the interface takes."""
 
     def touch(self, connection: Connection) -> None:
         """Settle the connection before this wake-up ends."""

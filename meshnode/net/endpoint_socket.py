@@ -1,4 +1,7 @@
-"""One UDP socket for both directions: dual stack where the platform has it, drained once per wake-up (profile §7)."""
+"""One UDP socket for both directions: dual stack where the platform has it, drained once per wake-up (profile §7).
+
+Whatever leaves together goes down in as few calls as the platform allows (`endpoint_segments`).
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,18 @@ import contextlib
 import errno
 import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from meshnode.errors import TransportError
 from meshnode.limits import HANDSHAKE_S
 from meshnode.net.endpoint_fragments import forbid_fragments
+from meshnode.net.endpoint_segments import Datagram, Segmentation, bursts, segment_size, taken_apart_untrusted
 from meshnode.net.endpoint_source import Address, Sources
 from meshnode.net.names import Names, named_host
 
-Datagram = tuple[bytes, Address]
-
 DRAIN_DATAGRAMS = 64  # datagrams read before their connections get to answer and the loop gets to run
 _DATAGRAM_BYTES = 65_535
+_ANCILLARY_BYTES = 128  # packet information of either family, and the size of what came together
 _BUFFER_BYTES = 4 * 1024 * 1024  # asked for; the kernel grants what it allows
 _MAPPED = "::ffff:"
 _ANY = ("", "::", "0.0.0.0")  # noqa: S104
@@ -98,6 +101,7 @@ class DatagramSocket:
         self._loop = asyncio.get_running_loop()
         self._fallback: asyncio.DatagramTransport | None = None
         self._sources: Sources | None = None
+        self._segmentation = Segmentation(sock)
         self._unfragmented = forbid_fragments(sock)
         self._closed = False
 
@@ -109,6 +113,7 @@ class DatagramSocket:
                     if ipaddress.ip_address(self._sock.getsockname()[0]).is_unspecified:
                         self._sources = Sources(self._sock)
                 self._loop.add_reader(self._sock, self._drain)
+                self._segmentation.listen(self._sock)
                 return
         self._fallback, _ = await self._loop.create_datagram_endpoint(lambda: _Single(self), sock=self._sock)
 
@@ -146,8 +151,33 @@ class DatagramSocket:
             return error.errno != errno.EMSGSIZE
         return True
 
+    def send_all(self, flight: Sequence[Datagram]) -> list[int]:
+        """As `send`, many at a time; the sizes of those that are larger than the interface takes."""
+        refused = []
+        for burst in bursts(flight):
+            if len(burst) == 1 or not self._send_burst(burst):
+                refused += [len(data) for data, address in burst if not self.send(data, address)]
+        return refused
+
+    def _send_burst(self, burst: Sequence[Datagram]) -> bool:
+        """Whether they all left in one call; none did where they did not."""
+        if not self._segmentation.sends or self._closed or self._fallback is not None:
+            return False
+        address = burst[0][1]
+        ancillary = [segment_size(burst), *(self._sources.pin(address) if self._sources is not None else ())]
+        try:
+            self._sock.sendmsg([data for data, _ in burst], ancillary, 0, address)
+        except BlockingIOError:  # there may be room for some of them
+            return False
+        except OSError as error:
+            self._segmentation.failed(error.errno)
+            return False
+        self._segmentation.sent()
+        return True
+
     def rerouted(self) -> None:
         """Our own addresses changed."""
+        self._segmentation.rerouted()
         if self._sources is not None:
             self._sources.forget()
 
@@ -169,16 +199,26 @@ class DatagramSocket:
 
     def _drain(self) -> None:
         batch: list[Datagram] = []
-        read = self._sock.recvfrom if self._sources is None else self._sources.receive
+        read = self._read_untrusted if self._sources is not None or self._segmentation.receives else self._read_one
         for _ in range(DRAIN_DATAGRAMS):
             try:
-                data, address = read(_DATAGRAM_BYTES)
+                read(batch)
             except (BlockingIOError, InterruptedError):
                 break
             except OSError:  # an ICMP error of an earlier datagram; there may be more to read
                 continue
-            batch.append((data, address))
+            if len(batch) >= DRAIN_DATAGRAMS:  # one read may bring many
+                break
         self.received(batch)
+
+    def _read_one(self, batch: list[Datagram]) -> None:
+        batch.append(self._sock.recvfrom(_DATAGRAM_BYTES))
+
+    def _read_untrusted(self, batch: list[Datagram]) -> None:
+        data, ancillary, flags, address = self._sock.recvmsg(_DATAGRAM_BYTES, _ANCILLARY_BYTES)
+        if self._sources is not None:
+            self._sources.note(address, ancillary)
+        batch.extend((each, address) for each in taken_apart_untrusted(data, ancillary, flags))
 
 
 class _Single(asyncio.DatagramProtocol):

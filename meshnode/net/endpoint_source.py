@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import socket
 import sys
+from collections.abc import Iterable
 
 from meshnode.limits import ANSWERED_ADDRESSES
 
@@ -16,11 +17,10 @@ from meshnode.limits import ANSWERED_ADDRESSES
 Address = tuple[str, int] | tuple[str, int, int, int]
 
 _IP_PKTINFO = getattr(socket, "IP_PKTINFO", 8)  # Linux's number; the socket module names it from Python 3.12 on
-_ANCILLARY_BYTES = 128
 
 
 class Sources:
-    """Receives and sends on a socket bound to every address, remembering which of ours each peer uses."""
+    """Sends on a socket bound to every address, remembering which of ours each peer uses."""
 
     def __init__(self, sock: socket.socket) -> None:
         """OSError or AttributeError where the platform does not tell."""
@@ -35,13 +35,16 @@ class Sources:
             self._level, self._kind = socket.IPPROTO_IP, _IP_PKTINFO
             sock.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
 
-    def receive(self, size: int) -> tuple[bytes, Address]:
-        """One datagram, as `recvfrom`."""
-        data, ancillary, _, address = self._sock.recvmsg(size, _ANCILLARY_BYTES)
+    def note(self, address: Address, ancillary: Iterable[tuple[int, int, bytes]]) -> None:
+        """A datagram came from there, with this beside it."""
         for level, kind, info in ancillary:
             if level == self._level and kind == self._kind:
                 self._remember(address, info)
-        return data, address
+
+    def pin(self, address: Address) -> list[tuple[int, int, bytes]]:
+        """What `sendmsg` takes to leave from where that peer's datagrams came to."""
+        pin = self._pins.get(address)
+        return [] if pin is None else [(self._level, self._kind, pin)]
 
     def send(self, data: bytes, address: Address) -> None:
         """One datagram, as `sendto`; where our address is gone, from whichever there is."""

@@ -11,6 +11,7 @@ from meshnode.limits import INVITE_TRIES
 from meshnode.model.frames import INVITE_ID_BYTES
 from meshnode.model.membership import Membership
 from meshnode.model.site import short_text, site_id_of, site_text
+from meshnode.model.wording import quoted
 from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView
 from meshnode.store import invites
 from meshnode.store.database import Tx
@@ -79,7 +80,7 @@ def _id_bytes(text: str) -> bytes:
     except ValueError:
         named = b""
     if len(named) != INVITE_ID_BYTES:
-        raise UsageError(f"{text!r} is no id of an invite: it has {2 * INVITE_ID_BYTES} hex digits")
+        raise UsageError(f"{quoted(text)} is no id of an invite: it has {2 * INVITE_ID_BYTES} hex digits")
     return named
 
 

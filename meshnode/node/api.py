@@ -130,7 +130,7 @@ class Operations(Protocol):
         ...
 
     async def reload(self) -> ReloadView:
-        """Read `config.toml` again and take over what is live; UsageError where no node runs.
+        """Read `config.toml` again and take over what is live; NotFoundError where no node runs.
 
         ConfigError where it cannot be used as it stands: then what was in force stays so.
         """
@@ -255,7 +255,7 @@ class Operations(Protocol):
         ...
 
     async def nearby_open(self, ttl_ms: int = NEARBY_TTL_MS) -> NearbyView:
-        """Let one nearby device pair without an invite, for a short time; UsageError where no node runs."""
+        """Let one nearby device pair without an invite, for a short time; NotFoundError where no node runs."""
         ...
 
     async def nearby(self, *, seen: str = "", timeout_s: float = 0.0) -> NearbyView:
@@ -317,7 +317,8 @@ class Operations(Protocol):
         """Compare events and rows with a linked member, all tables or one, and tell what differs and why (profile §15).
 
         With `repair` each sends the other what it should have and has not, and the two are compared again. `tell` hears
-        how far it is. UsageError where no node runs, or the member is not linked; TransportError where it gives up.
+        how far it is. NotFoundError where no node runs, UsageError where the member is not linked; TransportError
+        where it gives up.
         """
         ...
 
@@ -386,6 +387,6 @@ class Operations(Protocol):
     async def set_online(self, online: bool) -> None:
         """Cut the running node off (links closed, nothing dialed or accepted) or let it talk again.
 
-        Local reads and writes go on either way; raises UsageError where no node runs.
+        Local reads and writes go on either way; raises NotFoundError where no node runs.
         """
         ...

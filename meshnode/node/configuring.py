@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from meshnode.errors import ConfigError, UsageError
+from meshnode.errors import ConfigError, NotFoundError
+from meshnode.model.wording import quoted
 from meshnode.node.config import POLICY, SETTINGS, Config, PolicyName, PolicyValue
 from meshnode.node.configfile import FileChange, change_settings, load_said, replace_settings
 from meshnode.node.configviews import BeforeAfter, ConfigReceipt, ConfigView, ReloadView
@@ -35,12 +36,12 @@ class Configuring(Reading):
 
     async def reload(self) -> ReloadView:
         """Only a running node has taken over settings."""
-        raise UsageError("no node runs here: what config.toml says is in force from its next start on")
+        raise NotFoundError("no node runs here: what config.toml says is in force from its next start on")
 
     async def set_policy(self, setting: PolicyName, value: PolicyValue) -> PolicyView:
         """Change one setting of the policy."""
         if setting not in POLICY:
-            raise ConfigError(f"there is no policy {setting!r}: it has {', '.join(POLICY)}")
+            raise ConfigError(f"there is no policy {quoted(setting)}: it has {', '.join(POLICY)}")
         whole = [*value] if isinstance(value, Sequence) and not isinstance(value, str | bytes) else value
         await self.set_config({setting: whole})
         return await self.policy()

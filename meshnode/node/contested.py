@@ -13,6 +13,7 @@ from meshnode.model.conflict import Side, same
 from meshnode.model.hlc import hlc_of_rank
 from meshnode.model.membership import Membership
 from meshnode.model.site import site_text
+from meshnode.model.wording import quoted
 from meshnode.node.api import CONFLICTS_PER_PAGE
 from meshnode.node.conflict_views import ConflictView, SideView
 from meshnode.node.naming import known_of
@@ -42,7 +43,7 @@ class Contested(Stored):
             if named is not None:
                 number = TableNumbers().entry(tx, *named).no
                 if number is None:
-                    raise NotFoundError(f"no table is called {table!r} here")
+                    raise NotFoundError(f"no table is called {quoted(table)} here")
             page = conflicts.page(tx, table_no=number, everything=everything, limit=most)
             return _views(tx, self._membership(tx), page)
 

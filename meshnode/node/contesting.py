@@ -10,6 +10,7 @@ from meshnode.errors import NotFoundError, UsageError
 from meshnode.model.conflict import ID_BYTES, Status
 from meshnode.model.membership import Membership
 from meshnode.model.site import site_text
+from meshnode.model.wording import quoted
 from meshnode.node.conflict_views import ConflictReceipt
 from meshnode.node.contested import Contested, shown_of
 from meshnode.node.naming import Known, known_of, site_called
@@ -58,7 +59,7 @@ def _named(tx: Tx, text: str) -> Conflict:
     """The one of this id, or whose id begins so."""
     wanted = text.lower()
     if not (_ID_DIGITS <= len(wanted) <= 2 * ID_BYTES) or wanted.strip("0123456789abcdef"):
-        raise UsageError(f"{text!r} is no id of a conflict: {_ID_DIGITS} to {2 * ID_BYTES} hexadecimal digits")
+        raise UsageError(f"{quoted(text)} is no id of a conflict: {_ID_DIGITS} to {2 * ID_BYTES} hexadecimal digits")
     found = conflicts.beginning(tx, wanted)
     if not found:
         raise NotFoundError(f"no conflict has the id {wanted}: `meshnode conflicts --all` lists them")

@@ -13,6 +13,7 @@ from meshnode.limits import MIB
 from meshnode.model.event import DELETE, UPSERT
 from meshnode.model.membership import Membership
 from meshnode.model.site import site_text
+from meshnode.model.wording import quoted
 from meshnode.node.eventviews import VERDICTS, EventPage, EventQuery, EventView
 from meshnode.node.naming import known_of, site_called
 from meshnode.node.views import parse_table, table_text
@@ -48,7 +49,7 @@ def event_page_back(tx: Tx, membership: Membership, query: EventQuery, before: i
 def _wanted(tx: Tx, membership: Membership, query: EventQuery) -> Wanted:
     states = {text: state for state, text in _VERDICT_OF.items()}
     if query.verdict is not None and query.verdict not in states:
-        raise UsageError(f"{query.verdict!r} is no verdict of a retained event: there are {', '.join(states)}")
+        raise UsageError(f"{quoted(query.verdict)} is no verdict of a retained event: there are {', '.join(states)}")
     return Wanted(
         None if query.table is None else _table_no(tx, query.table),
         None if query.site is None else _site_no(tx, site_called(query.site, known_of(tx, membership.members()))),
@@ -61,7 +62,7 @@ def _wanted(tx: Tx, membership: Membership, query: EventQuery) -> Wanted:
 def _table_no(tx: Tx, table: str) -> int:
     row = tx.execute("SELECT no FROM meshnode_tables WHERE schema = ? AND name = ?", parse_table(table)).fetchone()
     if row is None:
-        raise NotFoundError(f"no event ever named table {table!r} here")
+        raise NotFoundError(f"no event ever named table {quoted(table)} here")
     return int(row[0])
 
 

@@ -15,7 +15,7 @@ from meshnode.model.record import EndpointAttestation, seal_record
 from meshnode.model.site import mesh_tag
 from meshnode.net.addresses import Address, parse_address
 from meshnode.net.announcement import attestation_opener
-from meshnode.net.changes import LOOK_S, SETTLE_S, KernelNews, Look, changed
+from meshnode.net.changes import LOOK_S, SETTLE_S, SLEPT_S, KernelNews, Look, Remembered, changed
 from meshnode.net.endpoint import Endpoint
 from meshnode.net.interfaces import Interface, Selection
 from meshnode.net.mdns import TROUBLE, Discovery
@@ -63,6 +63,7 @@ class Finder:
         self._discovery: Discovery | None = None
         self._service: Service | None = None
         self._guard = guard_of(settings.config)
+        self._interfaces = Remembered(lambda: selection_of(self._config), time.monotonic)
 
     def start(self, endpoint: Endpoint, members: Iterable[bytes], remembered: Mapping[bytes, Iterable[str]]) -> None:
         """Dial what is known, look after links, and announce the endpoint's port unless discovery is off."""
@@ -118,6 +119,7 @@ class Finder:
     async def follow(self, config: Config) -> None:
         """From now on dial whom these settings name, and announce and look where they say so, and nowhere else."""
         self._config = config
+        self._interfaces.forget()
         self._guard.follow(wifi_policy_of(config))
         self._dial_given()
         self._plan.allow(config.max_links)
@@ -204,12 +206,18 @@ class Finder:
     # --- this machine's own network
 
     def _scan(self) -> Selection:
-        return selection_of(self._config)
+        return self._interfaces.look()
 
     async def _watch(self) -> None:
         """Look at the network and at the links. Discovery looks too, but more rarely, and only where it is on."""
         stirred = asyncio.Event()
-        news = KernelNews(stirred.set)
+
+        def heard() -> None:
+            self._interfaces.forget()
+            stirred.set()
+
+        news = KernelNews(heard)
+        self._interfaces.trusted = news.listening
         try:
             before = self._looked(())
             while True:
@@ -218,6 +226,8 @@ class Finder:
                         await stirred.wait()
                     await asyncio.sleep(SETTLE_S)
                 stirred.clear()
+                if time.time() - before.wall_s >= LOOK_S + SLEPT_S:
+                    self._interfaces.forget()  # what the kernel said meanwhile may be more than it had room for
                 after = self._looked(before.interfaces)
                 if changed(before, after):
                     self._network_changed()
@@ -228,6 +238,7 @@ class Finder:
                     if link.unanswered_s >= LINK_SILENT_S:  # whatever happened, it happened out of our sight
                         self._doubts.ask(link.site)
         finally:
+            self._interfaces.trusted = False
             news.close()
 
     def _looked(self, before: tuple[Interface, ...]) -> Look:

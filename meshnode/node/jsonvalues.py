@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from meshnode.errors import UsageError
+from meshnode.model.wording import quoted
 
 BYTES_NAME = "$bytes"
 INTEGER_LOW, INTEGER_HIGH = -(2**63), 2**63 - 1  # profile §4
@@ -133,7 +134,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"the name {name!r} comes twice in one object")
+            raise ValueError(f"the name {quoted(name)} comes twice in one object")
         found[name] = value
     return found
 

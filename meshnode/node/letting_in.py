@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from meshnode.errors import UsageError
+from meshnode.errors import NotFoundError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node import admitting
 from meshnode.node.bell import Bell
@@ -49,7 +49,7 @@ class LettingIn(Stored):
 
     async def nearby_open(self, ttl_ms: int = NEARBY_TTL_MS) -> NearbyView:
         """Let nearby devices pair, for a short time."""
-        raise UsageError(_NO_NODE)
+        raise NotFoundError(_NO_NODE)
 
     async def nearby(self, *, seen: str = "", timeout_s: float = 0.0) -> NearbyView:
         """How far that is, as soon as it is not `seen`."""
@@ -57,7 +57,7 @@ class LettingIn(Stored):
 
     async def nearby_answer(self, code: str, *, yes: bool) -> NearbyView:
         """The word of the person here on the digits."""
-        raise UsageError(_NO_NODE)
+        raise NotFoundError(_NO_NODE)
 
     async def nearby_close(self) -> NearbyView:
         """Let nobody pair any more."""

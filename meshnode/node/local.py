@@ -16,7 +16,7 @@ from meshnode.engine.forget import forget, unforget
 from meshnode.engine.policy import PolicyChange, classify, take_policy
 from meshnode.engine.registry import TableSpec
 from meshnode.engine.write import LocalChange, write_changes
-from meshnode.errors import UsageError
+from meshnode.errors import NotFoundError, UsageError
 from meshnode.node import keeping, members, syncing
 from meshnode.node.acknowledging import Acknowledging
 from meshnode.node.api import LEAVE_S
@@ -88,7 +88,7 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
         tell: Callable[[VerifyProgress], None] | None = None,
     ) -> VerifyReport:
         """Only a running node has links to compare over."""
-        raise UsageError("no node runs here: start it with `meshnode up`")
+        raise NotFoundError("no node runs here: start it with `meshnode up`")
 
     async def check(self, *, repair: bool = False) -> CheckReport:
         """Recompute everything from the log; mend what differs where asked to."""
@@ -284,7 +284,7 @@ class LocalNode(LettingIn, Configuring, Discovering, Contesting, Acknowledging, 
 
     async def set_online(self, online: bool) -> None:
         """Only a running node has links."""
-        raise UsageError("no node runs here: start it with `meshnode up`")
+        raise NotFoundError("no node runs here: start it with `meshnode up`")
 
     # --- for the running node to refine
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ from meshnode.model.issuing import named
 from meshnode.model.membership import Membership
 from meshnode.model.record import ROLES, Retirement, Role, Vouch, parse_record_untrusted, split_record_untrusted
 from meshnode.model.site import SiteKey, short_text, site_id_of, site_text
+from meshnode.model.wording import quoted
 from meshnode.node.memberviews import LeaveView, RecordView
 from meshnode.node.naming import Known, known_of, site_called
 from meshnode.node.passphrase import Passphrase
@@ -33,7 +35,7 @@ async def recovery_signer(file: str | None, passphrase: str | None) -> SiteKey |
     """The recovery key in a file, which may be under a passphrase; None where this device's own key is to sign."""
     if file is None:
         return None
-    return await asyncio.to_thread(lambda: read_recovery(Path(file).expanduser(), Passphrase(passphrase)))
+    return await asyncio.to_thread(lambda: read_recovery(Path(os.path.expanduser(file)), Passphrase(passphrase)))
 
 
 def vouch(engine: Engine, subject: str, name: str, recovery: SiteKey | None) -> RecordView:
@@ -49,7 +51,7 @@ def vouch(engine: Engine, subject: str, name: str, recovery: SiteKey | None) -> 
 def set_role(engine: Engine, subject: str, role: str, recovery: SiteKey | None) -> RecordView:
     """Say what a member may do from now on."""
     if role not in ROLES:
-        raise UsageError(f"{role!r} is no role: there are {', '.join(sorted(ROLES))}")
+        raise UsageError(f"{quoted(role)} is no role: there are {', '.join(sorted(ROLES))}")
     return _signed(
         engine,
         recovery,

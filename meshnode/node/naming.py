@@ -9,7 +9,7 @@ from typing import Final
 from meshnode.errors import NotFoundError, UsageError
 from meshnode.model.member import Member
 from meshnode.model.site import parse_site, short_text, site_text
-from meshnode.model.wording import nearest
+from meshnode.model.wording import nearest, quoted
 from meshnode.node.memberviews import MemberView
 from meshnode.store import peers
 from meshnode.store.database import Tx
@@ -34,10 +34,10 @@ def site_called(named: str, known: Iterable[Known], whose: str = "member") -> by
     found = [each for each in found if each.current] or found
     if not found:
         hint = nearest(named, [each.name for each in sites if each.name])
-        raise NotFoundError(f"no {whose} is called {named!r}, nor is it a site id{hint or _LISTED}")
+        raise NotFoundError(f"no {whose} is called {quoted(named)}, nor is it a site id{hint or _LISTED}")
     if len(found) > 1:
         ids = ", ".join(site_text(each.site) for each in found)
-        raise UsageError(f"several members are called {named!r}: name one by its site id, {ids}")
+        raise UsageError(f"several members are called {quoted(named)}: name one by its site id, {ids}")
     return found[0].site
 
 

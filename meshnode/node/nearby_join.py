@@ -14,6 +14,7 @@ from pathlib import Path
 from meshnode.errors import CloseCode, PairingError, TransportError, UsageError
 from meshnode.model.nearby import NO_MESH, NONCE_BYTES, End, NearbyEnds
 from meshnode.model.site import SiteKey, mesh_tag, short_text, site_text
+from meshnode.model.wording import quoted
 from meshnode.net.addresses import Address, parse_address
 from meshnode.net.announcement import attestation_opener
 from meshnode.net.endpoint import ALPN_NEARBY, Admission, Endpoint, EndpointIdentity, Link
@@ -91,7 +92,7 @@ class Nearby:
             rung, found = self._changed.listen(), self._named(named)
             if len(found) > 1:
                 ids = ", ".join(short_text(each.site) for each in found)
-                raise UsageError(f"several devices here are called {named!r}: say which by its short id ({ids})")
+                raise UsageError(f"several devices here are called {quoted(named)}: say which by its short id ({ids})")
             now = loop.time()
             if found and (found[0].site.hex().startswith(named) or (settled and now >= settled)):
                 return found[0]
@@ -107,7 +108,9 @@ class Nearby:
     def _nobody(self, named: str) -> str:
         open_now = ", ".join(repr(each.name) for each in self.devices())
         seen = f" (open: {open_now})" if open_now else f" ({self.trouble})" if self.trouble else ""
-        return f"no device called {named!r} is open to pairing on this network{seen}: `meshnode nearby --open` on it"
+        return (
+            f"no device called {quoted(named)} is open to pairing on this network{seen}: `meshnode nearby --open` on it"
+        )
 
 
 async def nearby_devices(config: Config, seconds: float) -> tuple[list[NearbyDeviceView], str]:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TypeAlias
 
 from meshnode.errors import NotFoundError, UsageError
+from meshnode.model.wording import quoted
 from meshnode.node import following, reading, syncing
 from meshnode.node.api import ROWS_PER_PAGE
 from meshnode.node.explaining import explanation
@@ -124,7 +125,7 @@ class Telling(Stored):
             return
         named = None if table is None else table_text(*parse_table(table))
         if named is not None and named not in {view.table for view in await self.tables()}:
-            raise NotFoundError(f"table {named!r} is not registered: add it first")
+            raise NotFoundError(f"table {quoted(named)} is not registered: add it first")
         place = await self.storage.read(lambda tx: following.begin(tx, since))
         while not self._ended():
             rung, before = self.storage.changed.listen(), place

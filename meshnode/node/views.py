@@ -13,6 +13,7 @@ import msgspec
 from meshnode.errors import UsageError
 from meshnode.limits import NAME_BYTES
 from meshnode.model.policy import TableClass
+from meshnode.model.wording import quoted
 from meshnode.node.pairing_views import CandidateView
 
 Value: TypeAlias = Annotated[Any, msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/Value"})]
@@ -491,7 +492,7 @@ def parse_class(text: str) -> TableClass:
     try:
         return TableClass(text)
     except ValueError:
-        raise UsageError(f"{text!r} is no class of tables: there are {', '.join(TableClass)}") from None
+        raise UsageError(f"{quoted(text)} is no class of tables: there are {', '.join(TableClass)}") from None
 
 
 def table_text(schema: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Noticing that a file was saved: it is looked at every second, and taken once two looks found the same."""
+"""Noticing that a file was saved: it is looked at now and then, and taken once two looks found the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from blake3 import blake3
 from meshnode.limits import CONFIG_BYTES
 from meshnode.node.private import open_file
 
-LOOK_S = 1.0  # seconds between two looks
+LOOK_S = 2.0  # seconds between two looks
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,6 +228,18 @@ async def test_a_socket_left_by_a_killed_node_is_no_node_and_is_replaced(home: H
     home.path.rmdir()
 
 
+@pytest.mark.parametrize("longest", [103, 0], ids=["socket", "port"])
+async def test_a_second_server_of_a_home_is_refused_and_the_first_goes_on(
+    longest: int, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_address_module, "_UNIX_PATH_BYTES", longest)
+    async with ControlServer(MemoryNode(), home):
+        with pytest.raises(BusyError, match="served already"):
+            await ControlServer(MemoryNode(), home).__aenter__()
+        assert await (await client_of(home)).peers() == [PEER]
+    home.path.rmdir()
+
+
 async def test_loopback_with_a_token_where_there_is_no_unix_socket(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_address_module, "_UNIX_PATH_BYTES", 0)
     async with ControlServer(MemoryNode(), home):

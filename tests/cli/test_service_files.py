@@ -200,6 +200,14 @@ def test_a_task_of_windows_says_what_was_meant(number: int) -> None:
     assert windows().read(text, usual=False) == service
 
 
+def test_a_task_printed_elsewhere_names_nobody() -> None:
+    service = Service(("python", "-m", "meshnode"), "C:/home", usual=False)
+    assert windows().text(service).decode("utf-16").count("<UserId>DESK\\ada &amp; co</UserId>") == 2
+    text = Windows({}).text(service)
+    assert "UserId" not in text.decode("utf-16")
+    assert Windows({}).read(text, usual=False) == service
+
+
 def test_windows_says_what_it_cannot_do() -> None:
     for service, says in [
         (replace(USUAL, passphrase_file="C:\\p"), "keyring"),

@@ -236,6 +236,24 @@ async def test_print_changes_nothing(node_home: Path, tools: Tools) -> None:
     assert (tools.calls(), (tools.person / ".config").exists()) == ([], False)
 
 
+async def test_what_install_refuses_is_printed_with_the_reason(tmp_path: Path, node_home: Path, tools: Tools) -> None:
+    assert "refuses" not in (await service(node_home, tools, "install", "--print")).err
+    shown = await service(tmp_path / "nowhere", tools, "install", "--print")
+    assert (shown.code, "`install` refuses it: there is no node in" in shown.err) == (0, True)
+
+
+async def test_a_unit_that_is_a_link_to_nowhere_is_taken_away(tmp_path: Path, node_home: Path, tools: Tools) -> None:
+    assert (await service(node_home, tools, "install")).code == 0
+    unit = unit_in(tools)
+    unit.unlink()
+    unit.symlink_to(tmp_path / "gone")
+    tools.calls()
+    removed = await service(node_home, tools, "remove")
+    assert (removed.code, f"Removed {unit}." in removed.out, unit.is_symlink()) == (0, True, False)
+    assert any("disable" in call for call in tools.calls())
+    assert "There is no service" in (await service(node_home, tools, "remove")).out
+
+
 async def test_what_would_only_fail_is_not_installed(
     tmp_path: Path, node_home: Path, tools: Tools, cheap_passphrases: None
 ) -> None:

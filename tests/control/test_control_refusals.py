@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message
 from support.api import Answer, Api, Judge
 from support.memory_node import MemoryNode
 
-from meshnode.control import asking, connection
+from meshnode.control import asking, connection, serving
 from meshnode.control.answering import error_answer
 from meshnode.control.app import control_app, document_bytes
 from meshnode.control.connection import Connection
@@ -293,3 +293,58 @@ async def _direct(app: ASGIApp, authorization: str = "") -> Answer:
     )
     found = {name.decode(): value.decode() for name, value in told[0]["headers"]}
     return Answer(told[0]["status"], found, told[1]["body"])
+
+
+UNFINISHED = (
+    b"",
+    b"POST /v1/put HT",
+    b"POST /v1/put HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{",
+    b"POST /v1/put HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n",
+    b"POST /v1/put HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
+)
+
+
+async def test_a_node_that_stops_waits_for_no_request_that_is_not_whole(
+    node: MemoryNode, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "SHUTDOWN_S", 3600)
+    (home := Home(tmp_path / "n", Config())).prepare()
+    held = []
+    async with ControlServer(node, home):
+        for sent in UNFINISHED:
+            reader, writer = await asyncio.open_unix_connection(str(home.socket_path))
+            writer.write(sent)
+            held.append((reader, writer))
+        assert (await Api(home.socket_path).send(STATUS)).status == 200  # what was sent before is here
+    for sent, (reader, writer) in zip(UNFINISHED, held, strict=True):
+        ends = await reader.read()
+        assert (b" 503 " in ends and b"TransportError" in ends) == (b"\r\n\r\n" in sent), ends
+        writer.close()
+    assert caplog.text == ""
+
+
+async def test_a_node_that_stops_tells_who_asked_for_what_takes_too_long(
+    node: MemoryNode, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "SHUTDOWN_S", 0.01)
+    (home := Home(tmp_path / "n", Config())).prepare()
+    began = asyncio.Event()
+
+    async def long(*_: object, **__: object) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(MemoryNode, "check", long)
+    async with ControlServer(node, home):
+        asked = asyncio.ensure_future(Api(home.socket_path).post("check", {}))
+        await began.wait()
+    assert said(await asked) == (503, "TransportError")
+    assert caplog.text == ""
+
+
+async def test_what_is_no_http_is_no_line_of_the_log(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        assert said(await api.send(b"GET /\r\n\r\n")) == (400, "UsageError")
+    upgrade = b"GET /v1/ping HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n"
+    assert (await api.send(upgrade)).status == 200
+    assert caplog.text == ""

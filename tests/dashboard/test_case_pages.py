@@ -155,7 +155,9 @@ def test_a_page_whose_session_is_over_says_so_and_connects_no_more(
         expect(page.locator(".state")).to_have_text("1 of 1 linked, level")
         watch.expects_loss = True
         clock[0] += SESSION_IDLE_S
-        expect(page.get_by_role("alert")).to_contain_text("This session has ended: run meshnode dashboard again.")
+        expect(page.get_by_role("alert")).to_contain_text(
+            "This session has ended: run meshnode --home /home/ada/mesh dashboard again."
+        )
         page.get_by_role("button", name="Request sync from every member").click()
         expect(page.locator("#said")).to_have_text("This session has ended: run meshnode dashboard again.")
         assert violations(page) == []

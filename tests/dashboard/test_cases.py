@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from support.cases import LAP, conflict
+from support.cases import LAP, conflict, notice
 from support.memory_node import SITE
 
-from meshnode.control.web.kinds import kind_of
-from meshnode.control.web.pages.conflicts import card_of, distinct_names
+from meshnode.control.web.kinds import KINDS, kind_of
+from meshnode.control.web.pages.conflicts import card_of, distinct_names, reason_of
+from meshnode.control.web.pages.notices import line_of
 from meshnode.control.web.paging import part_of
 from meshnode.control.web.written import COLUMNS, key_of, values_of, written
+from meshnode.model.noticekinds import NOTICE_KINDS
 from meshnode.node.conflict_views import SideView
+from meshnode.node.views import Status
 
 
 def test_values_that_look_alike_are_told_apart() -> None:
@@ -53,6 +56,33 @@ def test_pages_follow_each_other_and_a_number_that_is_none_is_the_first() -> Non
     for page, first in (("99", 20), ("0", 0), ("-1", 0), ("é", 0), ("9" * 400, 0), ("³", 0)):
         assert part_of(range(25), 10, "/x", {"page": page}).items[0] == first
     assert part_of([], 10, "/x", {}).text == ""
+
+
+def test_why_a_conflict_is_over_is_a_sentence_with_names() -> None:
+    assert reason_of(f"what {LAP.site[:8]} wrote was preferred here", {SITE: "desk", LAP.site: "lap"}) == (
+        "What lap wrote was preferred here."
+    )
+    assert reason_of("", {}) == ""
+
+
+_JOINED = ("If you do not know it, retire it: see ", "Members", "/members", ".")
+
+
+def test_a_notice_leads_to_the_pages_of_what_it_is_about() -> None:
+    status = Status(
+        running=True, site=SITE, short=SITE[:8], name="desk", mesh_tag="", home="/x", database="", role="member",
+        software="", tables=1, rows=1, events=1, peers=[LAP],
+    )  # fmt: skip
+    line = line_of(notice(1, "withheld", table="notes & more"), status, {"notes & more"})
+    assert (line.member, line.rows) == (f"/members?device={LAP.site}", "/tables/rows?table=notes+%26+more")
+    line = line_of(notice(1, "joined", site="ef" * 16, table="gone"), status)
+    assert (line.name, line.member, line.rows, line.kind.see) == ("efefefef", "", "", _JOINED)
+
+
+def test_every_kind_of_notice_has_words() -> None:
+    ordinary = {"done", "duplicate", "reserved", "shutting-down"}  # ends of links that need none
+    assert NOTICE_KINDS - KINDS.keys() == ordinary
+    assert KINDS["retired"].todo
 
 
 def test_a_kind_that_has_no_words_is_called_what_it_is() -> None:

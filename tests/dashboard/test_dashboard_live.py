@@ -232,3 +232,25 @@ def test_a_source_that_failed_once_is_followed_again(monkeypatch: pytest.MonkeyP
                 await Bell.wait(hub.bell.listen(), 0.05)
 
     asyncio.run(scenario())
+
+
+async def test_streams_that_show_the_same_are_drawn_once_for_all() -> None:
+    """Else sixteen open pages of one kind draw each change sixteen times, and writes wait for that."""
+    hub, drawn = Hub(MeshInMemory(), asyncio.Event()), [0]
+
+    async def html() -> str:
+        drawn[0] += 1
+        return str(hub.seen[Wake.CHANGES])
+
+    async def looks(fragment: Due, *, first: bool = False) -> set[str | None]:
+        return set(await asyncio.gather(*(hub.html(fragment, first=first) for _ in range(16))))
+
+    shared = Due("count", frozenset({Wake.CHANGES}), html, ("count", "page"))
+    assert (await looks(shared, first=True), drawn) == ({"0"}, [16])  # each page may be of another moment
+    hub.wake(Wake.CHANGES)
+    assert (await looks(shared), drawn) == ({"1"}, [17])
+    hub.wake(Wake.TICK)  # nothing that it shows
+    assert (await looks(shared), drawn) == ({"1"}, [17])
+    other = Due("count", frozenset({Wake.CHANGES}), html, ("count", "page", ("table", "notes")))
+    assert (await looks(other), drawn) == ({"1"}, [18])
+    assert (await looks(Due("count", frozenset({Wake.CHANGES}), html)), drawn) == ({"1"}, [34])

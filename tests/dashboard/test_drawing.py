@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 
 import pytest
@@ -11,7 +12,7 @@ from meshnode.control.web import texts
 from meshnode.control.web.kinds import KINDS
 from meshnode.control.web.pages.mesh import attention_of
 from meshnode.control.web.picture import NARROW, WIDE, picture_of, summary_of
-from meshnode.control.web.rendering import told
+from meshnode.control.web.rendering import named_home, told
 from meshnode.control.web.shell import state_of
 from meshnode.control.web.throughput import Rate
 from meshnode.errors import CloseCode
@@ -31,9 +32,19 @@ def test_backquotes_make_code_and_never_markup() -> None:
     assert told("one ` <b>") == "one ` &lt;b&gt;"
 
 
+def test_a_command_for_this_node_names_a_home_that_is_not_the_usual_one() -> None:
+    assert told("`meshnode up` & `id`", home="/srv/a b") == (
+        "<code>meshnode --home &#39;/srv/a b&#39; up</code> &amp; <code>id</code>"
+    )
+    assert told("`meshnode invite` here, `meshnode join` there", home="/x") == (
+        "<code>meshnode --home /x invite</code> here, <code>meshnode join</code> there"
+    )
+    assert (named_home("/x", "/x"), named_home("/x", "/y")) == ("", "/x")
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
-    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (45_000, "45 kB"), (3_200_000, "3.2 MB"), (10**16, "10000 TB")],
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (45_000, "44 KiB"), (3_200_000, "3.1 MiB"), (2**54, "16384 TiB")],
 )
 def test_sizes(given: int, said: str) -> None:
     assert texts.size(given) == said
@@ -43,9 +54,26 @@ def test_times_read_well_whatever_a_clock_says() -> None:
     assert [texts.ago(1000_000 - ms, 1000_000) for ms in (0, 5_000, 125_000, -60_000)] == [
         "now", "5 s ago", "2 min ago", "in 1 min",
     ]  # fmt: skip
+    ahead = (899_500, 600_000, 3_599_000, 86_399_000, 100_000, 59_900)
+    assert [texts.ago(ms, 0) for ms in ahead] == [
+        "in 15 min",
+        "in 10 min",
+        "in 1 h",
+        "in 1 day",
+        "in 2 min",
+        "in 1 min",
+    ]
     assert texts.span(2 * 86_400_000) == "2 days"
     assert texts.iso(0) == "1970-01-01T00:00:00Z"
     assert texts.iso(2**63).startswith("9999-12-31")
+    assert texts.absolute(2**63).startswith("9999-12-31")
+
+
+@pytest.mark.parametrize(
+    ("minutes", "said"), [(0, "UTC"), (60, "UTC+1"), (-210, "UTC-3:30"), (345, "UTC+5:45"), (840, "UTC+14")]
+)
+def test_a_time_says_its_zone(minutes: int, said: str) -> None:
+    assert texts.zone(datetime.timedelta(minutes=minutes)) == said
 
 
 @pytest.mark.parametrize("members", [1, 2, 3, 6, 8, 9, 50, 200])

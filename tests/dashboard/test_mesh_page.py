@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -77,10 +78,50 @@ def test_a_sync_is_requested_of_one_and_of_all_by_keys_alone(browser: Browser) -
         page.keyboard.press("Tab")
         expect(page.get_by_role("button", name="Request sync from every member")).to_be_focused()
         page.keyboard.press("Enter")
-        expect(page.locator("#said")).to_have_text("Asked 2 members for everything: 1 at once, 1 at their next link.")
+        expect(page.locator("#said")).to_have_text(
+            "Asked 2 members for everything: 1 of them hears of it at the next link."
+        )
+        expect(page.get_by_role("button", name="Request sync from every member")).to_be_focused()
         page.get_by_role("button", name="Request sync from lap").press("Enter")
-        expect(page.locator("#said")).to_have_text("Asked 1 member for everything: 1 at once.")
+        expect(page.locator("#said")).to_have_text("Asked 1 member for everything.")
         assert node.asked == [None, peer(0).site]
+
+
+def test_what_was_told_of_an_action_goes_after_a_while_and_what_is_needed_later_stays(browser: Browser) -> None:
+    with Served(MeshInMemory([peer(0)])) as served, visiting(browser, served) as (page, _):
+        page.clock.install()
+        page.reload()
+        page.get_by_role("button", name="Request sync from every member").click()
+        expect(page.locator("#said")).to_have_text("Asked 1 member for everything.")
+        page.mouse.move(0, 0)
+        page.clock.fast_forward(19_000)
+        expect(page.locator("#said")).to_have_text("Asked 1 member for everything.")
+        page.clock.fast_forward(2_000)
+        expect(page.locator("#said")).to_have_text("")
+
+
+def test_a_retired_device_offers_no_sync_and_says_what_it_is(browser: Browser) -> None:
+    node = MeshInMemory([peer(0, behind=7)], retired=True)
+    with Served(node) as served, visiting(browser, served) as (page, _):
+        expect(page.locator(".attention-bad")).to_contain_text("This device is retired")
+        expect(page.get_by_role("row", name="lap")).to_contain_text("nothing")
+        expect(page.get_by_text("7 events to send")).to_have_count(0)
+        expect(page.get_by_role("button", name="Request sync")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1600, "light")])
+def test_a_refusal_is_a_page_like_the_others(browser: Browser, width: int, scheme: str) -> None:
+    with Served(MeshInMemory()) as served:
+        context = browser.new_context(viewport={"width": width, "height": 600}, color_scheme=scheme)  # type: ignore[arg-type]
+        page = context.new_page()
+        for path in ("/", "/enter?token=x"):
+            page.goto(served.origin + path)
+            expect(page.locator("main")).to_contain_text("Open it with meshnode dashboard.")
+            ground = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+            assert ground == ("rgb(14, 17, 22)" if scheme == "dark" else "rgb(245, 246, 248)")
+            assert violations(page) == []
+            assert not overflows(page)
+        context.close()
 
 
 def test_the_page_says_when_the_node_is_gone(browser: Browser) -> None:
@@ -90,7 +131,26 @@ def test_the_page_says_when_the_node_is_gone(browser: Browser) -> None:
         watch.expects_loss = True
         served.stop()
         expect(page.get_by_role("alert")).to_contain_text("Not connected to the node.")
+        expect(page.get_by_role("alert")).to_contain_text(re.compile(r"What you see is from \d\d:\d\d:\d\d UTC\S*\."))
         assert violations(page) == []
+
+
+def test_an_open_page_is_good_again_once_the_restarted_node_let_its_browser_in(browser: Browser) -> None:
+    """The cookie from before opens nothing: whoever got the port meanwhile may have been sent it."""
+    with Served(MeshInMemory([peer(0)])) as before, visiting(browser, before) as (page, watch):
+        page.evaluate("window.stayed = true")
+        watch.expects_loss = True
+        port = int(before.origin.rpartition(":")[2])
+        before.stop()
+        with Served(MeshInMemory([peer(0), peer(1)]), port=port) as served:
+            expect(page.get_by_role("alert")).to_contain_text(
+                "This session has ended: run meshnode --home /home/ada/mesh dashboard again"
+            )
+            page.context.new_page().goto(served.way_in())
+            page.evaluate("dispatchEvent(new Event('focus'))")
+            expect(page.locator(".state")).to_have_text("2 of 2 linked, level")
+            expect(page.get_by_role("alert")).to_be_hidden()
+            assert not page.evaluate("window.stayed")
 
 
 @pytest.mark.usefixtures("quick")

@@ -111,6 +111,11 @@ def test_a_null_a_cleared_column_and_one_never_written_look_different(browser: B
         go(page, served, row("notes", {"id": "n002"}))
         expect(page.locator("#columns .nothing-unmaterialized")).to_have_count(2)
         expect(page.locator("#columns code[title]").first).to_have_attribute("title", _HEX)
+        named = str(page.locator("#columns code[title]").first.get_attribute("title"))
+        page.locator("#columns a", has=page.locator("code[title]")).first.press("Enter")
+        page.wait_for_url("**/events/one?position=*")
+        expect(page.locator("dd code", has_text=named)).to_be_visible()
+        assert page.request.get(f"{served.origin}/events/named?id={named}&ms=1").status == 404
 
 
 def test_actions_of_a_table(browser: Browser, served: Served) -> None:
@@ -119,7 +124,7 @@ def test_actions_of_a_table(browser: Browser, served: Served) -> None:
         page.get_by_role("button", name="Digest").press("Enter")
         expect(page.locator("#said code")).to_have_text(_HEX)
         page.get_by_role("button", name="Request sync").press("Enter")
-        expect(page.locator("#said")).to_contain_text("Asked 0 members for notes")
+        expect(page.locator("#said")).to_contain_text("Nobody was asked for notes: there is no other member yet.")
         page.get_by_text("Change class").press("Enter")
         page.get_by_label("private").check()
         page.get_by_role("button", name="Change it").press("Enter")
@@ -146,7 +151,7 @@ def test_hostile_content_is_shown_and_every_page_passes_the_audit(
             assert violations(page) == []
         go(page, served, row("notes", {"id": SCRIPT}))
         expect(page.locator("#columns")).to_contain_text("\\u202egnihton\\x00 javascript:alert(1)")
-        expect(page.locator("#columns")).to_contain_text("1.2 kB")
+        expect(page.locator("#columns")).to_contain_text("1.2 KiB")
         assert page.locator('main a[href^="javascript"]').count() == 0
 
 
@@ -157,7 +162,7 @@ def test_ten_megabytes_are_a_line_their_beginning_and_a_file(browser: Browser) -
         served.do(node.add_table("notes", {"id": "TEXT"}, {"text": "TEXT", "raw": "BLOB"}))
         served.do(node.put("notes", {"id": "x"}, values))
         go(page, served, "/tables/rows?table=notes")
-        expect(page.locator("#rows")).to_contain_text("10 MB")
+        expect(page.locator("#rows")).to_contain_text("9.5 MiB")
         assert len(page.content()) < 20_000
         go(page, served, row("notes", {"id": "x"}))
         assert len(page.content()) < 500_000
@@ -178,6 +183,8 @@ def test_values_as_they_are_shown() -> None:
     assert value_shown("").kind == "empty"
     assert (value_shown(True).text, value_shown(-0.0).text) == ("true", "-0.0")
     assert key_of(key_token({"a": 1, "b": b"\xff"})) == {"a": 1, "b": b"\xff"}
-    for broken in ("", "[]", "{", '{"a": [1]}', '{"a": 1, "a": 2}'):
+    with pytest.raises(UsageError, match="lacks its `key`"):
+        key_of("")
+    for broken in ("[]", "{", '{"a": [1]}', '{"a": 1, "a": 2}'):
         with pytest.raises(UsageError):
             key_of(broken)

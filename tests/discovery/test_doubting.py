@@ -14,7 +14,7 @@ from support.virtual_time import run_virtually
 
 from meshnode.limits import LINK_ANSWER_S, LINK_DOUBT_S
 from meshnode.net.addresses import Address
-from meshnode.net.changes import LOOK_S, SLEPT_S, KernelNews, Look, changed
+from meshnode.net.changes import LOOK_S, SLEPT_S, TRUSTED_S, KernelNews, Look, Remembered, changed
 from meshnode.net.interfaces import Interface
 from meshnode.net.link import Link
 from meshnode.node.doubting import Doubts, elsewhere
@@ -49,6 +49,42 @@ def test_what_is_a_change_of_the_network() -> None:
     assert changed(LOOK, replace(later, interfaces=()))
     assert changed(LOOK, replace(later, wall_s=5000.0 + LOOK_S + SLEPT_S)), "the machine slept"
     assert changed(LOOK, replace(later, monotonic_s=100.0 + LOOK_S + SLEPT_S)), "this process stood still"
+
+
+def test_interfaces_are_looked_at_again_only_where_they_may_be_others() -> None:
+    looks: list[int] = []
+    now = 0.0
+
+    def look() -> int:
+        looks.append(1)
+        return len(looks)
+
+    seen = Remembered(look, lambda: now)
+    assert [seen.look(), seen.look()] == [1, 2], "nobody tells of changes"
+    seen.trusted = True
+    assert [seen.look(), seen.look()] == [2, 2]
+    seen.forget()
+    assert [seen.look(), seen.look()] == [3, 3], "the kernel told of one"
+    now = TRUSTED_S
+    assert [seen.look(), seen.look()] == [4, 4], "what it told may have been lost"
+    seen.trusted = False
+    assert seen.look() == 5
+
+
+def test_a_look_that_fails_is_remembered_by_nobody() -> None:
+    answers: list[Exception | str] = [OSError("no file is free"), "eth0"]
+
+    def look() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    seen = Remembered(look, lambda: 0.0)
+    seen.trusted = True
+    with pytest.raises(OSError, match="no file"):
+        seen.look()
+    assert [seen.look(), seen.look()] == ["eth0", "eth0"]
 
 
 class FakeLink:

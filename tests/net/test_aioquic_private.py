@@ -93,6 +93,19 @@ def test_what_is_not_in_flight_is_neither_congestion_nor_silence() -> None:
     assert made._loss.bytes_in_flight == space.ack_eliciting_in_flight == 0
 
 
+def test_an_acknowledgement_is_due_by_one_number() -> None:
+    """And leaves, whatever pacing says, once that is in the past."""
+    assert "space.ack_at = now + self._ack_delay" in inspect.getsource(QuicConnection.receive_datagram)
+    writing = inspect.getsource(QuicConnection._write_application)
+    assert "if space.ack_at is None or space.ack_at >= now:" in writing
+    assert "and space.ack_at <= now" in writing
+    assert "self._loss._pacer" in writing
+    made = connection(is_client=True)
+    assert made._ping_pending == []
+    assert hasattr(made._spaces[tls.Epoch.ONE_RTT], "largest_received_packet")
+    assert QuicStream().sender.buffer_is_empty
+
+
 def test_an_end_is_known_at_once() -> None:
     made = connection(is_client=False)
     made.close(error_code=2, reason_phrase="no")

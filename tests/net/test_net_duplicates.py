@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 from msgspec.structs import replace
-from support.quic import ALICE, BOB, CAROL, PATIENCE_S, Seen, Station, bare_client, station
+from support.quic import ALICE, BOB, CAROL, PATIENCE_S, Seen, Station, bare_client, cut_off, station
 
 from meshnode.codec.framing import frame
 from meshnode.errors import CloseCode, TransportError
@@ -154,8 +154,7 @@ async def test_a_dead_link_of_the_smaller_site_gives_way() -> None:
     async with station(LARGE) as large, station(SMALL) as vanished:
         await dial(vanished, large)
         dead = await large.first()
-        vanished.endpoint._socket.send = lambda data, address: None
-        vanished.endpoint._socket._on_datagrams = lambda batch: None
+        cut_off(vanished.endpoint)
         async with station(SMALL) as again:
             link = await dial(large, again)
             await large.until(lambda: dead.closed is not None)
@@ -199,8 +198,7 @@ async def test_a_standby_link_is_not_used_when_everything_ends() -> None:
 
 def vanish(where: Station) -> None:
     """Fall off the network."""
-    where.endpoint._socket.send = lambda data, address: None
-    where.endpoint._socket._on_datagrams = lambda batch: None
+    cut_off(where.endpoint)
 
 
 async def twins(

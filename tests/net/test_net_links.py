@@ -7,7 +7,7 @@ import socket
 
 import pytest
 from aioquic.quic import events
-from support.quic import ALICE, BOB, CAROL, FAST, PATIENCE_S, bare_client, identity, station
+from support.quic import ALICE, BOB, CAROL, FAST, PATIENCE_S, bare_client, cut_off, identity, mute, station
 
 from meshnode.errors import CloseCode, TransportError
 from meshnode.net.endpoint import Endpoint
@@ -131,12 +131,6 @@ async def test_a_silent_link_is_lost_in_time() -> None:
         assert not carol.endpoint.links()
 
 
-def cut_off(endpoint: Endpoint) -> None:
-    """The host falls off the network: nothing comes, nothing goes."""
-    endpoint._socket.send = lambda data, address: None
-    endpoint._socket._on_datagrams = lambda batch: None
-
-
 async def test_keep_alive_keeps_a_link_that_says_nothing() -> None:
     async with (
         station(CAROL, keep_alive_s=0.1, silence_s=1.1) as carol,
@@ -153,11 +147,9 @@ async def test_a_close_that_was_lost_is_said_again() -> None:
     async with station(CAROL) as carol, station(ALICE) as alice:
         link = await alice.endpoint.dial("127.0.0.1", carol.endpoint.port)
         theirs = await carol.first()
-        send = carol.endpoint._socket.send
-        carol.endpoint._socket.send = lambda data, address: None
-        theirs.link.close(CloseCode.VERSION, "lost")
-        await carol.until(lambda: theirs.closed is not None)
-        carol.endpoint._socket.send = send
+        with mute(carol.endpoint):
+            theirs.link.close(CloseCode.VERSION, "lost")
+            await carol.until(lambda: theirs.closed is not None)
         link.send_control(b"are you there?")
         await alice.until(lambda: alice.of(link).closed is not None)
         assert alice.of(link).closed == (CloseCode.VERSION, "lost", False)

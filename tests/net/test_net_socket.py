@@ -13,8 +13,8 @@ from meshnode.errors import TransportError
 from meshnode.limits import ANSWERED_ADDRESSES, DATAGRAM_SIZES
 from meshnode.net import endpoint_socket, endpoint_source
 from meshnode.net.endpoint import Endpoint
+from meshnode.net.endpoint_segments import Datagram
 from meshnode.net.endpoint_socket import (
-    Datagram,
     DatagramSocket,
     address_text,
     host_of,

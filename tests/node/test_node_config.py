@@ -12,7 +12,7 @@ from support.command import meshnode
 from support.nodes import PATIENCE_S, Process, free_port, loopback, until
 
 from meshnode import Node
-from meshnode.errors import ConfigError, StoreError, UsageError
+from meshnode.errors import ConfigError, NotFoundError, StoreError
 from meshnode.node import reloading, watching
 from meshnode.node.config import Config
 from meshnode.node.configfile import load_config
@@ -177,7 +177,7 @@ async def test_only_a_running_node_reloads(tmp_path: Path) -> None:
     async with Node(tmp_path / "n", config=loopback()) as node:
         home = node.home
     async with open_local(home, writing=False) as alone:
-        with pytest.raises(UsageError, match="no node runs"):
+        with pytest.raises(NotFoundError, match="no node runs"):
             await alone.reload()
         assert not (await alone.config()).running
         assert msgspec.structs.asdict(await alone.config())["site"] == ""

@@ -124,11 +124,12 @@ def large_mesh(members: int) -> MeshInMemory:
 class Served:
     """The dashboard of some operations, in a thread with a loop of its own, until it is stopped.
 
-    A `Node` runs there meanwhile.
+    A `Node` runs there meanwhile. `port` 0 is any.
     """
 
-    def __init__(self, node: MemoryNode | Node, *, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, node: MemoryNode | Node, *, clock: Callable[[], float] | None = None, port: int = 0) -> None:
         self._node = node
+        self._port = port
         self._clock = clock
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -188,7 +189,7 @@ class Served:
             node = self._node
             if isinstance(node, Node):
                 await entered.enter_async_context(node)
-            dashboard = await entered.enter_async_context(serve_dashboard(node, **clock))
+            dashboard = await entered.enter_async_context(serve_dashboard(node, self._port, **clock))
             self._dashboard = dashboard
             self._up.set()
             await self._stop.wait()

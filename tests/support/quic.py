@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,25 @@ class Seen:
     control: bytearray = field(default_factory=bytearray)
     events: bytearray = field(default_factory=bytearray)
     closed: tuple[CloseCode | None, str, bool] | None = None
+
+
+@contextmanager
+def mute(endpoint: Endpoint) -> Iterator[None]:
+    """While it is entered, whatever the endpoint sends is lost."""
+    sock = endpoint._socket
+    one, many = sock.send, sock.send_all
+    sock.send, sock.send_all = lambda data, address: True, lambda flight: []  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        sock.send, sock.send_all = one, many  # type: ignore[method-assign]
+
+
+def cut_off(endpoint: Endpoint) -> None:
+    """The host falls off the network: nothing comes, nothing goes."""
+    endpoint._socket.send_all = lambda flight: []  # type: ignore[method-assign]
+    endpoint._socket.send = lambda data, address: True  # type: ignore[method-assign]
+    endpoint._socket._on_datagrams = lambda batch: None
 
 
 class Station(Recorder):

@@ -67,7 +67,7 @@ def remove(service: Service, manager: Manager, run: Run) -> Done:
     """Stop it and take the file away; nothing is called where there is no file."""
     path = manager.path(service)
     done = Done(manager.name, manager.label(service), str(path), ())
-    if _read(path) is None:
+    if _read(path) is None and not path.is_symlink():  # a link that leads nowhere is a file of it all the same
         return replace(done, did=(f"There is no service of {service.home}.",))
     did, refused = [], None
     try:

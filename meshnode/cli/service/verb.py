@@ -28,7 +28,7 @@ from meshnode.cli.output import print_one, printable
 from meshnode.cli.service.description import Service, carried, program_of
 from meshnode.cli.service.manager import Manager, Run, run_tool
 from meshnode.cli.service.steps import Installed, inspect, install, remove, standing
-from meshnode.errors import BusyError, NotFoundError, UsageError
+from meshnode.errors import BusyError, MeshError, NotFoundError, UsageError
 from meshnode.node.config import Config
 from meshnode.node.home import Home
 from meshnode.node.homepath import platform_home
@@ -91,8 +91,7 @@ def act(options: argparse.Namespace, manager: Manager, tool: Run) -> int:
         return 0
     if options.print:
         sys.stdout.write(manager.text(service).decode("utf-16" if manager.name == "windows" else "utf-8"))
-        if manager.untested:
-            print(f"Note: {manager.untested}.", file=sys.stderr)
+        _note(service, manager)
         return 0
     home = Home(service.home)
     warning = _refuse_unstartable(home, service)
@@ -168,6 +167,18 @@ def _refuse_unstartable(home: Home, service: Service) -> str:
     return (
         "The keyring has the passphrase of the keys: it has to be unlocked when the service starts, as it is at login."
     )
+
+
+def _note(service: Service, manager: Manager) -> None:
+    """What to know of a file that was printed: it may be meant for another machine, so nothing is refused."""
+    if manager.untested:
+        print(f"Note: {manager.untested}.", file=sys.stderr)
+    try:
+        warning = _refuse_unstartable(Home(service.home), service)
+    except MeshError as error:
+        warning = f"As it stands here this service would not start, and `install` refuses it: {error}"
+    if warning:
+        print(f"Note: {printable(warning)}", file=sys.stderr)
 
 
 def _tell(done: Any, output: str | None) -> None:

@@ -24,13 +24,11 @@ _TASK = """\
   <Triggers>
     <LogonTrigger>
       <Enabled>true</Enabled>
-      <UserId>{person}</UserId>
-    </LogonTrigger>
+{person}    </LogonTrigger>
   </Triggers>
   <Principals>
     <Principal id="Author">
-      <UserId>{person}</UserId>
-      <LogonType>InteractiveToken</LogonType>
+{person}      <LogonType>InteractiveToken</LogonType>
       <RunLevel>LeastPrivilege</RunLevel>
     </Principal>
   </Principals>
@@ -89,7 +87,9 @@ class Windows:
         text = _TASK.format(
             namespace=_NAMESPACE,
             about=escape(f"meshnode (node in {service.home})"),
-            person=escape(self._person),
+            person=f"      <UserId>{escape(self._person)}</UserId>\n"
+            if self._person
+            else "",  # else: whoever registers it
             command=escape(program),
             arguments=escape(subprocess.list2cmdline(rest)),
         )

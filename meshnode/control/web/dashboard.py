@@ -25,12 +25,13 @@ from meshnode.control.web.examination import Examination
 from meshnode.control.web.guard import ALIVE, ENTER, Guard, entered, new_secret
 from meshnode.control.web.live import Due, Hub, LiveResponse, Wake
 from meshnode.control.web.pages import EVERY, PAGES
-from meshnode.control.web.rendering import Renderer
+from meshnode.control.web.rendering import Renderer, named_home
 from meshnode.control.web.shell import shell_context
 from meshnode.control.web.site import Context, Fragment, Looks, Page, Query, Web, said
 from meshnode.errors import MeshError
 from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.api import Operations
+from meshnode.node.homepath import platform_home
 from meshnode.node.storage import wall_ms
 
 LOG = logging.getLogger("meshnode.dashboard")
@@ -60,20 +61,22 @@ async def serve_dashboard(
     port = listener.getsockname()[1]
     doors = Doors(clock, new_secret)
     stopping = asyncio.Event()
-    app = dashboard_app(operations, doors, port, stopping)
+    home = named_home((await operations.status()).home, str(platform_home()))
+    app = dashboard_app(operations, doors, port, stopping, home)
     async with serving(app, listener, stopping):
         yield Dashboard(doors, port)
 
 
-def dashboard_app(operations: Operations, doors: Doors, port: int, stopping: asyncio.Event) -> Guard:
-    """Everything that is served, behind the guard."""
+def dashboard_app(operations: Operations, doors: Doors, port: int, stopping: asyncio.Event, home: str = "") -> Guard:
+    """Everything that is served, behind the guard; `home` is what commands on pages have to name."""
     assets = Assets()
+    style = assets.url("app.css")
     looks = Looks(operations, time.monotonic)
     hub = Hub(operations, stopping)
-    web = Web(operations, looks, Renderer(assets), hub, wall_ms, Examination(operations, hub, wall_ms))
+    web = Web(operations, looks, Renderer(assets, home), hub, wall_ms, Examination(operations, hub, wall_ms))
 
     async def enter(request: Request) -> Response:
-        return entered(doors, request.query_params.get("token", ""), port)
+        return entered(doors, request.query_params.get("token", ""), port, style)
 
     async def live(request: Request) -> Response:
         page = next((page for page in EVERY if page.name == request.path_params["page"]), None)
@@ -92,7 +95,7 @@ def dashboard_app(operations: Operations, doors: Doors, port: int, stopping: asy
         routes=routes,
         exception_handlers={MeshError: _failed(web), HTTPException: _refused(web), Exception: _broken(web)},
     )
-    return Guard(Faultless(app), doors, port)
+    return Guard(Faultless(app), doors, port, style)
 
 
 class Faultless:
@@ -125,7 +128,7 @@ def fragments_of(web: Web, page: Page, query: Query) -> list[Due]:
             context = {"now_ms": web.now_ms(), **await fragment.context(web, query)}
             return web.render(f"fragments/{fragment.name}.html", context)
 
-        return Due(fragment.name, fragment.wakes, html)
+        return Due(fragment.name, fragment.wakes, html, (fragment.name, page.name, *sorted(query.items())))
 
     return [due(each) for each in (*shell, *page.fragments)]
 

@@ -16,6 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from meshnode.control.connection import KNOWN
 from meshnode.control.web.doors import Doors
 
 ENTER: Final = "/enter"
@@ -37,7 +38,7 @@ HEADERS: Final[Mapping[str, str]] = {
 }
 ALIVE: Final = "meshnode.session"  # in a request's scope: asks whether its session is one still, which makes it live on
 ENDED: Final = "This session has ended: run <code>meshnode dashboard</code> again."
-_NOT_HERE: Final = "This page is for the person at this machine. Open it with: meshnode dashboard"
+_NOT_HERE: Final = "This page is for the person at this machine. Open it with <code>meshnode dashboard</code>."
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,8 @@ def sessions_in(headers: Headers, port: int) -> list[str]:
 class Guard:
     """Around everything that is served."""
 
-    def __init__(self, app: ASGIApp, doors: Doors, port: int) -> None:
+    def __init__(self, app: ASGIApp, doors: Doors, port: int, style: str) -> None:
+        self._style = style  # where the style sheet of refusals is
         self._app = app
         self._doors = doors
         self._port = port
@@ -108,6 +110,7 @@ class Guard:
             return
         headers = Headers(scope=scope)
         session = next((each for each in sessions_in(headers, self._port) if self._doors.knows(each)), None)
+        scope[KNOWN] = session is not None
         asked = Asked(
             method=scope["method"],
             path=scope["path"],
@@ -122,16 +125,26 @@ class Guard:
             await self._app(scope, receive, _with_headers(send))
         else:
             by_page = headers.get("hx-request") == "true" and refusal.reason == _NOT_HERE
-            page = ended_line() if by_page else plain_page(refusal.reason, refusal.status)
+            page = ended_line() if by_page else plain_page(refusal.reason, refusal.status, self._style)
             await page(scope, receive, _with_headers(send))
 
 
-def plain_page(text: str, status: int, *, head: str = "", headers: Mapping[str, str] | None = None) -> HTMLResponse:
-    """A page that needs nothing and shows nothing of the node; `text` and `head` are ours."""
+def plain_page(
+    text: str,
+    status: int,
+    style: str,
+    *,
+    head: str = "",
+    title: str = "Not here",
+    headers: Mapping[str, str] | None = None,
+) -> HTMLResponse:
+    """A page that shows nothing of the node, styled by the file at `style`; all of its text is ours."""
     page = (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>meshnode</title>'
-        f'<link rel="icon" href="data:,">{head}</head>'
-        f"<body><main><h1>meshnode</h1><p>{text}</p></main></body></html>"
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><title>meshnode</title><link rel="icon" href="data:,">'
+        f'<link rel="stylesheet" href="{style}">{head}</head>'
+        f'<body><main class="alone"><h1>{title}</h1><p class="card">{text}</p></main></body></html>'
     )
     return HTMLResponse(page, status, headers=dict(headers or {}))
 
@@ -141,16 +154,16 @@ def ended_line() -> HTMLResponse:
     return HTMLResponse(f'<p class="note note-bad">{ENDED}</p>', 403)
 
 
-def entered(doors: Doors, ticket: str, port: int) -> HTMLResponse:
+def entered(doors: Doors, ticket: str, port: int, style: str) -> HTMLResponse:
     """The page that a good ticket opens, with the cookie; it goes on by a step of its own.
 
     A redirect would still count as begun by whoever opened it, and take no Strict cookie along.
     """
     session = doors.redeem(ticket)
     if session is None:
-        return plain_page(f"This way in was used, or is too old. {_NOT_HERE}", 403)
+        return plain_page(f"This way in was used, or is too old. {_NOT_HERE}", 403, style)
     on = '<meta http-equiv="refresh" content="0;url=/">'
-    page = plain_page('Going on to <a href="/">the dashboard</a>.', 200, head=on)
+    page = plain_page('Going on to <a href="/">the dashboard</a>.', 200, style, head=on, title="meshnode")
     page.set_cookie(cookie_name(port), session, httponly=True, samesite="strict", path="/")
     return page
 

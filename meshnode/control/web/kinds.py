@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +15,16 @@ class Kind:
     title: str
     todo: str = ""
 
+    @property
+    def see(self) -> tuple[str, str, str, str]:
+        """`todo` around the page that it sends its reader to: before, the page's title and address, behind."""
+        named = _SEE.search(self.todo)
+        if named is None:
+            return self.todo, "", "", ""
+        return self.todo[: named.start()], named[1], f"/{named[1].lower()}", self.todo[named.end() :]
 
+
+_SEE: Final = re.compile(r"\b(Members|Tables|Conflicts|Doctor)\b")
 _UPDATE: Final = "If this goes on, bring that device to the release that runs here."
 _REMAINS: Final = "Nothing is to be done: it is written down so that you know."
 
@@ -77,6 +87,15 @@ KINDS: Final[Mapping[str, Kind]] = {
     "handshake-failed": Kind("A handshake failed", "See the check links on the page Doctor."),
     "taking-back": Kind("Rows are being taken back", "Until it ends, rows may show what is not acceptable any more."),
     "taken-back": Kind("Rows were taken back", _REMAINS),
+    "retired": Kind(
+        "A retired device was refused", "It stays out. To have it back, let it in as a new device: see Members."
+    ),
+    "not-a-member": Kind("A device that is no member was refused", "If it should be one, let it in: see Members."),
+    "not-authenticated": Kind("Somebody could not prove who they are", _UPDATE),
+    "protocol-error": Kind("A device says what cannot be understood", _UPDATE),
+    "version": Kind("A device speaks another version of the protocol", "Bring both to the same release."),
+    "limit": Kind("A device was turned away: there are too many", _REMAINS),
+    "internal": Kind("Something failed in a way that the node does not know", "The node's log says more."),
     "erasure-due": Kind(
         "A forgotten row may still be in a file", "It goes by itself; other programs that read may delay it."
     ),

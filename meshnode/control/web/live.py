@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -55,6 +55,15 @@ class Due:
     name: str
     wakes: frozenset[Wake]
     html: Callable[[], Awaitable[str]]
+    shown: Hashable = None  # what it shows, of which page: streams of the same share one drawing; None shares with none
+
+
+class Drawing(NamedTuple):
+    """A fragment as it was drawn, or is being drawn."""
+
+    state: tuple[int, ...]  # how often each of what wakes it had
+    at_s: float
+    html: asyncio.Task[str | None]
 
 
 class Hub:
@@ -67,6 +76,7 @@ class Hub:
         self._operations = operations
         self._streams = 0
         self._followers: list[asyncio.Task[None]] = []
+        self._drawn: dict[Hashable, Drawing] = {}
 
     @property
     def full(self) -> bool:
@@ -78,17 +88,36 @@ class Hub:
         """While a page is open."""
         self._streams += 1
         if self._streams == 1:
-            work = (self._tick, self._follow_changes, self._follow_notices, self._follow_conflicts)
-            self._followers = [asyncio.create_task(self._go_on(each), name="meshnode-dashboard") for each in work]
+            sources = (self._tick, self._follow_changes, self._follow_notices, self._follow_conflicts)
+            self._followers = [asyncio.create_task(self._go_on(each), name="meshnode-dashboard") for each in sources]
         try:
             yield
         finally:
             self._streams -= 1
             if self._streams == 0:
                 followers, self._followers = self._followers, []
-                for follower in followers:
-                    follower.cancel()
-                await asyncio.gather(*followers, return_exceptions=True)
+                work: list[asyncio.Task[Any]] = [*followers, *(each.html for each in self._drawn.values())]
+                self._drawn = {}
+                for each in work:
+                    each.cancel()
+                await asyncio.gather(*work, return_exceptions=True)
+
+    async def html(self, fragment: Due, *, first: bool) -> str | None:
+        """The fragment now; streams that show the same are woken at one moment, and it is drawn for all of them once.
+
+        The first of a stream is its own: the page may have been shown after something that woke nobody.
+        """
+        now_s = asyncio.get_running_loop().time()
+        state = tuple(self.seen[wake] for wake in Wake if wake in fragment.wakes)
+        drawn = self._drawn.get(fragment.shown)
+        if first or fragment.shown is None or drawn is None or drawn.state != state or now_s - drawn.at_s >= APART_S:
+            done = [key for key, each in self._drawn.items() if each.html.done() and now_s - each.at_s >= APART_S]
+            for key in done:
+                del self._drawn[key]
+            drawn = Drawing(state, now_s, asyncio.create_task(_html(fragment), name="meshnode-dashboard"))
+            if fragment.shown is not None:
+                self._drawn[fragment.shown] = drawn
+        return await asyncio.shield(drawn.html)
 
     def wake(self, source: Wake) -> None:
         """Something of it is otherwise."""
@@ -182,7 +211,7 @@ class LiveResponse(Response):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await _send(send, f"retry: {RETRY_MS}\n\n")
         loop = asyncio.get_running_loop()
-        pace = Pace(self._fragments)
+        pace, looked = Pace(self._fragments), set[str]()
         spoke_s = asked_s = loop.time()
         while not self._hub.stopping.is_set():
             if loop.time() - asked_s >= ALIVE_S:
@@ -192,7 +221,8 @@ class LiveResponse(Response):
                     return
             rung = self._hub.bell.listen()
             for fragment in pace.due(self._hub.seen, loop.time()):
-                html = await _html(fragment)
+                html = await self._hub.html(fragment, first=fragment.name not in looked)
+                looked.add(fragment.name)
                 if html is not None and pace.news(fragment, html, loop.time()):
                     await _send(send, event_text(fragment.name, html))
                     spoke_s = loop.time()

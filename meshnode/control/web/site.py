@@ -172,7 +172,10 @@ def by_htmx(request: Request) -> bool:
 def said(
     web: Web, request: Request, text: str, *, kind: str = "good", status: int = 200, back: str | None = None
 ) -> Response:
-    """What came of an action: as a line where the page wants a line, else as a page with the way back."""
+    """What came of an action: as a line where the page wants a line, else as a page with the way back.
+
+    `kind` is good, bad, or info, which is for what somebody needs later: the line of a good one goes after a while.
+    """
     context = {"text": text, "kind": kind, "back": back or "/"}
     template = "fragments/said.html" if by_htmx(request) else "said.html"
     return HTMLResponse(web.render(template, context), status)

@@ -54,7 +54,7 @@ def value_shown(value: Any, inside: int = 0, most: int = CUT) -> Shown:
 
 
 def _bytes_shown(value: bytes, inside: int, most: int) -> Shown:
-    length = size(len(value)) if len(value) >= 1000 else count(len(value), "byte")
+    length = size(len(value)) if len(value) >= 1024 else count(len(value), "byte")
     if 2 * len(value) <= most:
         return Shown("bytes", value.hex(), length)
     more = "\n".join(_dumped(value[: inside // 3]))
@@ -80,6 +80,8 @@ def key_token(key: Values) -> str:
 
 def key_of(token: str) -> Values:
     """The key that an address names; UsageError."""
+    if not token:
+        raise UsageError("the address names no row: it lacks its `key`; choose the row on the page of its table")
     found = parse_json(token)
     if not isinstance(found, dict):
         raise UsageError("the key in the address is no JSON object of its columns")

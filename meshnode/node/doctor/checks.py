@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from meshnode.errors import DamagedError, MeshError, UsageError
 from meshnode.model.logevent import LogEvent, log_event
+from meshnode.model.wording import quoted
 from meshnode.node.doctor import database, home, keys, mesh, network, rows, software
 from meshnode.node.doctor.adopted import judge_adopted, look_at_adopted
 from meshnode.node.doctor.findings import failed, warned
@@ -80,7 +81,7 @@ def chosen(names: Sequence[str]) -> list[Check[Any]]:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f", did you mean {near[0]!r}?" if near else f": there are {', '.join(known)}"
-            raise UsageError(f"there is no check {name!r}{hint}")
+            raise UsageError(f"there is no check {quoted(name)}{hint}")
     return [check for check in CHECKS if not names or check.name in names]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -88,7 +89,7 @@ async def _cards(web: Web, query: Query) -> Context:
 def card_of(conflict: ConflictView, own: str) -> ConflictCard:
     """What a card shows of it."""
     names = distinct_names(conflict.ours, conflict.theirs)
-    views = zip((conflict.ours, conflict.theirs), names, ("ours", "theirs"), strict=True)
+    views = list(zip((conflict.ours, conflict.theirs), names, ("ours", "theirs"), strict=True))
     sides = [
         SideCard(
             site=side.site,
@@ -110,7 +111,7 @@ def card_of(conflict: ConflictView, own: str) -> ConflictCard:
         certainty=certainty_of(conflict.certainty, *names),
         neither=conflict.shown not in _OUTCOMES,
         status=conflict.status,
-        reason=conflict.reason,
+        reason=reason_of(conflict.reason, {side.site: name for side, name, _ in views}),
         recorded_ms=conflict.recorded_ms,
         undecided=conflict.status in _UNDECIDED,
     )
@@ -129,6 +130,13 @@ def certainty_of(certainty: str, ours: str, theirs: str) -> str:
     if certainty == "certain":
         return "Certain: neither of the two had seen what the other wrote."
     return f"Possible: nothing tells whether {theirs} had seen what {ours} wrote."
+
+
+def reason_of(reason: str, names: Mapping[str, str]) -> str:
+    """Why it is over, as a sentence with the names that its card has."""
+    for site, name in names.items():
+        reason = re.sub(rf"\b{site[:8]}(?:{site[8:]})?\b", lambda _, name=name: name, reason)  # type: ignore[misc]
+    return f"{reason[:1].upper()}{reason[1:].removesuffix('.')}." if reason else ""
 
 
 def outcome(receipt: ConflictReceipt, name: str) -> str:

@@ -68,6 +68,7 @@ async def _checks(web: Web, _query: Query) -> Context:
     if not examination.begun:
         examination.begin()  # what a page that is opened first begins, all the others share
     return {
+        "retired": (await web.looks.status()).retired,
         "rows": rows_of(examination),
         "running": examination.running,
         "current": examination.current,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from meshnode.control.web.live import Wake
@@ -21,6 +21,7 @@ from meshnode.node.eventviews import VERDICTS, EventPage, EventQuery, EventView
 
 EVENTS: Final = 100  # on one page, and never more nodes of it
 INSIDE: Final = 24_000  # characters of the bytes and of each value of one event; a link has all of it
+LOOKS: Final = 64  # reads of the log for an event that its id alone names
 CHOICES: Final = 200  # tables and sites to choose from
 _BEYOND: Final = 2**63 - 1  # above every position
 _FILTERS: Final = ("table", "site", "verdict")
@@ -127,6 +128,20 @@ async def event_at(web: Web, query: Query, *, verify: bool = False) -> EventView
     return found.events[0]
 
 
+async def position_of(web: Web, id_: str, ms: int) -> int:
+    """Where in the log the event of this id and clock is, looked for from the newest on; NotFoundError."""
+    before = _BEYOND
+    for _ in range(LOOKS):
+        page = await web.operations.events(EventQuery(since_ms=ms, until_ms=ms), before=before, limit=EVENTS)
+        found = next((each.position for each in page.events if each.id == id_), None)
+        if found is not None:
+            return found
+        if not page.more:
+            break
+        before = page.position
+    raise NotFoundError(f"event {shown(id_, 16)} is not in the log any more, or is far back in it")
+
+
 def written(data: bytes) -> list[tuple[str, Shown]]:
     """What the event says of each column; nothing where it cannot be read, or deletes."""
     try:
@@ -143,7 +158,12 @@ def _routes(web: Web) -> Sequence[BaseRoute]:
         event = await event_at(web, dict(request.query_params))
         return download(bytes.fromhex(str(event.bytes)), f"event-{event.position}.cose")
 
-    return [Route("/events/bytes", exact)]
+    async def named(request: Request) -> Response:
+        query = request.query_params
+        position = await position_of(web, query.get("id", ""), _position({"ms": query.get("ms", "")}, "ms") or 0)
+        return RedirectResponse(address("/events/one", position=str(position)), 303)
+
+    return [Route("/events/bytes", exact), Route("/events/named", named)]
 
 
 PAGE: Final = Page(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -13,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from meshnode.control.web.live import Wake
 from meshnode.control.web.picture import lag_of, members_of, pictures_of, standing_of, summary_of
 from meshnode.control.web.site import Context, Fragment, Page, Query, Web, form_of, said
-from meshnode.control.web.texts import count, shown, span
+from meshnode.control.web.texts import asked, count, shown, span
 from meshnode.node.views import LaggingView, Status
 
 ROWS: Final = 256  # members in the table: as many as a mesh is made for
@@ -35,7 +36,7 @@ class Attention:
 
 
 async def _mesh(web: Web, _query: Query) -> Context:
-    status = await web.looks.status()
+    status = settled(await web.looks.status())
     throughput = await web.looks.throughput()
     members = members_of(status)[:ROWS]
     attention = list(attention_of(status))
@@ -50,8 +51,19 @@ async def _mesh(web: Web, _query: Query) -> Context:
     }
 
 
+def settled(status: Status) -> Status:
+    """A retired device has nothing to send and nothing to get."""
+    if not status.retired:
+        return status
+    even = {"behind": 0, "ahead": 0, "groups_behind": 0, "groups_ahead": 0}
+    peers = [msgspec.structs.replace(peer, **even) for peer in status.peers]
+    return msgspec.structs.replace(status, peers=peers, lagging=[])
+
+
 def attention_of(status: Status) -> Iterator[Attention]:
     """What stands still here, and why; the worst first."""
+    if status.retired:
+        yield Attention("bad", "This device is retired: nothing goes out or comes in any more. Its rows stay.")
     if status.moved:
         yield Attention("bad", status.moved)
     elif not status.publishing:
@@ -66,7 +78,8 @@ def attention_of(status: Status) -> Iterator[Attention]:
     for table, why in status.unusable.items():
         yield Attention("warn", f"Table {shown(table)} takes no part as it stands: {why}")
     for table, waiting in status.waiting.items():
-        yield Attention("warn", f"{count(waiting, 'event')} wait for table {shown(table)}, which is not here.")
+        waits = "waits" if waiting == 1 else "wait"
+        yield Attention("warn", f"{count(waiting, 'event')} {waits} for table {shown(table)}, which is not here.")
     if not status.online:
         yield Attention("warn", "This node is cut off from others on purpose.")
     if status.discovery not in ("on", "off"):
@@ -88,11 +101,9 @@ def _routes(web: Web) -> Sequence[BaseRoute]:
     async def request_sync(request: Request) -> Response:
         form = await form_of(request)
         receipt = await web.operations.request_sync(form.get("peer") or None)
-        now = sum(asked.linked for asked in receipt.asked)
-        later = len(receipt.asked) - now
-        text = f"Asked {count(len(receipt.asked), 'member')} for everything: {now} at once"
+        text = asked("everything", len(receipt.asked), sum(each.linked for each in receipt.asked))
         back = "/doctor" if form.get("back") == "/doctor" else None
-        return said(web, request, f"{text}, {later} at their next link." if later else f"{text}.", back=back)
+        return said(web, request, text, back=back)
 
     return [Route("/mesh/request-sync", request_sync, methods=["POST"])]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from meshnode.control.web import values
 from meshnode.control.web.kinds import Kind, kind_of
 from meshnode.control.web.live import Wake
 from meshnode.control.web.paging import part_of
@@ -32,6 +33,8 @@ class NoticeLine:
     view: NoticeView
     kind: Kind
     name: str  # of the device that it is about, empty where it is about none
+    member: str = ""  # the address of that device's page, where it is or was a member
+    rows: str = ""  # the address of the table's page, where it takes part
 
     @property
     def what(self) -> str:
@@ -44,12 +47,13 @@ async def _lines(web: Web, query: Query) -> Context:
     everything, kind = query.get("show") == "all", query.get("kind") or None
     found = await web.operations.notices(everything=everything)
     status = await web.looks.status()
+    tables = {each.table for each in await web.looks.tables() if not each.unusable}
     kinds = Counter(each.kind for each in found)
     chosen = [each for each in found if kind in (None, each.kind)]
     kept = {name: text for name, text in (("show", "all" if everything else ""), ("kind", kind or "")) if text}
     part = part_of(chosen, LINES, PATH, {**kept, "page": query.get("page", "1")})
     return {
-        "lines": [line_of(each, status) for each in part.items],
+        "lines": [line_of(each, status, tables) for each in part.items],
         "part": part,
         "everything": everything,
         "kind": kind,
@@ -60,10 +64,13 @@ async def _lines(web: Web, query: Query) -> Context:
     }
 
 
-def line_of(view: NoticeView, status: Status) -> NoticeLine:
-    """One notice with its words."""
+def line_of(view: NoticeView, status: Status, tables: Container[str] = ()) -> NoticeLine:
+    """One notice with its words, and the pages of what it is about."""
     known = {status.site: status.name} | {peer.site: peer.name for peer in status.peers}
-    return NoticeLine(view, kind_of(view.kind), (known.get(view.site) or view.site[:8]) if view.site else "")
+    name = (known.get(view.site) or view.site[:8]) if view.site else ""
+    member = values.address("/members", device=view.site) if view.site in known else ""
+    rows = values.address("/tables/rows", table=view.table) if view.table in tables else ""
+    return NoticeLine(view, kind_of(view.kind), name, member, rows)
 
 
 def _choices(kinds: Counter[str], chosen: str | None, *, everything: bool) -> list[tuple[str, str, bool, int | None]]:

@@ -87,7 +87,8 @@ def page(classes: Sequence[tuple[str, str]]) -> Page:
     async def fixed(web: Web, query: Query) -> Context:
         table = await table_named(web, query)
         typed = [(f"k{at}", shown(column.name, 40), query.get(f"k{at}", "")) for at, column in enumerate(table.key)]
-        return {"title": shown(table.table), "typed": typed, "classes": classes}
+        return {"title": shown(table.table), "typed": typed, "classes": classes,
+                "retired": (await web.looks.status()).retired}  # fmt: skip
 
     async def about(web: Web, query: Query) -> Context:
         return {"table": await table_named(web, query)}

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 from meshnode.control.web.live import Wake
 from meshnode.control.web.pages import row, rows
 from meshnode.control.web.site import Context, Fragment, Page, Query, Web, form_of, said
-from meshnode.control.web.texts import count, shown
+from meshnode.control.web.texts import asked, count, shown
 from meshnode.control.web.values import address, mark
 from meshnode.model.policy import TableClass
 
@@ -29,6 +29,7 @@ async def _tables(web: Web, _query: Query) -> Context:
     return {
         "tables": [(each, address("/tables/rows", table=each.table), mark(each.table)) for each in tables[:LINES]],
         "tables_more": max(len(tables) - LINES, 0),
+        "retired": status.retired,
         "waiting": sorted(status.waiting.items())[:LINES],
     }
 
@@ -38,15 +39,13 @@ def _routes(web: Web) -> Sequence[BaseRoute]:
         table = (await form_of(request)).get("table", "")
         (found,) = await web.operations.digest(table)
         text = f"Digest of {shown(table)} over {count(found.rows, 'row')}: `{found.digest}`"
-        return said(web, request, text, back="/tables")
+        return said(web, request, text, kind="info", back="/tables")
 
     async def request_sync(request: Request) -> Response:
         table = (await form_of(request)).get("table", "")
         receipt = await web.operations.request_sync(table=table)
-        now = sum(asked.linked for asked in receipt.asked)
-        text = f"Asked {count(len(receipt.asked), 'member')} for {shown(table)}: {now} at once"
-        later = len(receipt.asked) - now
-        return said(web, request, f"{text}, {later} at their next link." if later else f"{text}.", back="/tables")
+        text = asked(shown(table), len(receipt.asked), sum(each.linked for each in receipt.asked))
+        return said(web, request, text, back="/tables")
 
     async def classify(request: Request) -> Response:
         form = await form_of(request)

@@ -5,10 +5,14 @@
   const all = (selector) => document.querySelectorAll(selector);
   const one = (selector) => document.querySelector(selector);
 
-  // A morph keeps what the person did: sections that were opened, what is being typed.
-  Idiomorph.defaults.ignoreActiveValue = true;
+  // A morph keeps what the person did: sections that were opened, what is being typed, a button that waits for its answer.
+  // Not `ignoreActiveValue`: it would leave the words of a focused button as they were, whatever it does by now.
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = function (name, node) {
-    return !(name === "open" && (node.nodeName === "DETAILS" || node.nodeName === "DIALOG"));
+    if (name === "open") return !(node.nodeName === "DETAILS" || node.nodeName === "DIALOG");
+    if (name === "value" || name === "checked") return node !== document.activeElement;
+    if (name === "selected") return !node.closest("select:focus");
+    if (name === "disabled" || name === "data-disabled-by-htmx") return !node.hasAttribute("data-disabled-by-htmx");
+    return true;
   };
 
   Idiomorph.defaults.callbacks.beforeNodeMorphed = function (old) {
@@ -46,6 +50,10 @@
     source.addEventListener("ended", ended);
     return source;
   };
+  function clock(at) { // as the server says times: 24 hours, and how far from UTC
+    const text = at.toLocaleTimeString("en-GB", { timeZoneName: "shortOffset" });
+    return text.replace("GMT", "UTC");
+  }
   function ended() {
     over = true;
     source.close();
@@ -58,10 +66,17 @@
     fetch(location.pathname, { method: "HEAD", cache: "no-store" })
       .then((answer) => { if (answer.status === 403) ended(); }, () => {});
   }
+  // Where the node was opened anew at the same address, in this browser, the page is good again once it is looked at.
+  function revive() {
+    if (!over || document.hidden) return;
+    fetch(location.pathname, { method: "HEAD", cache: "no-store" })
+      .then((answer) => { if (answer.ok) location.reload(); }, () => {});
+  }
+  window.addEventListener("focus", revive);
   function connected(is) {
     const lost = one("[data-lost]");
     if (!lost || lost.hidden === is) return;
-    one("[data-lost-since]").textContent = is ? "" : "What you see is from " + new Date().toLocaleTimeString() + ".";
+    one("[data-lost-since]").textContent = is ? "" : "What you see is from " + clock(new Date()) + ".";
     lost.hidden = is;
     root.toggleAttribute("data-stale", !is);
   }
@@ -73,6 +88,7 @@
   });
   document.addEventListener("visibilitychange", () => {
     clearTimeout(timer);
+    revive();
     if (document.hidden) {
       timer = setTimeout(() => { if (source) { resting = true; source.close(); } }, HIDDEN_MS);
     } else if (resting && source) {
@@ -80,31 +96,43 @@
     }
   });
 
-  // Where the keys are: what an action or a morph took away is followed by what stands in its place in the list.
+  // Where the keys are: a button that was off while its action lasted has them back; what an action or a morph took away
+  // is followed by what stands in its place in the list, or else by the page.
   let held = null;
   function hold(target) {
-    const item = target.closest && target.closest("[data-list] > *");
-    held = item ? { target: target, item: item, list: item.parentElement.id, at: 0 } : null;
+    const item = target.closest("[data-list] > *");
+    held = { target: target, item: item, list: item ? item.parentElement.id : "", at: 0 };
     place();
   }
   function place() {
-    if (held && held.item.isConnected) held.at = Array.from(held.item.parentElement.children).indexOf(held.item);
+    if (held && held.item && held.item.isConnected) held.at = Array.from(held.item.parentElement.children).indexOf(held.item);
   }
   function regain() {
     if (!held || document.activeElement !== document.body) return;
-    const list = document.getElementById(held.list);
-    const left = list ? Array.from(list.children) : [];
-    const next = left[Math.min(held.at, left.length - 1)];
-    if (held.target.isConnected && !held.target.disabled) held.target.focus();
-    else if (held.target.isConnected) return; // an action is under way
-    else if (held.item.isConnected) held.item.focus();
-    else (next || one("#main")).focus();
+    const { target, item, list, at } = held;
+    if (target.isConnected && target.disabled) return; // an action is under way
+    const left = list ? Array.from((document.getElementById(list) || document.createElement("ul")).children) : [];
+    const same = target.isConnected ? target : target.id && document.getElementById(target.id);
+    const next = same || (item && item.isConnected ? item : left[Math.min(at, left.length - 1)]) || one("#main");
+    next.focus({ preventScroll: next === same });
   }
   document.addEventListener("focusin", (event) => hold(event.target));
   document.addEventListener("pointerdown", (event) => { if (!event.target.closest("button, a, summary, input")) held = null; });
   document.addEventListener("htmx:sseBeforeMessage", place);
   document.addEventListener("htmx:sseMessage", regain);
   document.addEventListener("htmx:afterRequest", () => setTimeout(regain, 0));
+
+  // What is told of an action done was true then: it goes after a while, unless it is being read, or nobody looks.
+  const PASSES_MS = 20000;
+  let passing = 0;
+  function pass() {
+    clearTimeout(passing);
+    passing = setTimeout(() => {
+      const told = one("#said [data-passes]");
+      if (told && (document.hidden || told.matches(":hover"))) pass(); else if (told) told.remove();
+    }, PASSES_MS);
+  }
+  document.addEventListener("htmx:afterRequest", pass);
 
   // The theme: as the system has it, or as it was chosen here; the server draws the next page with it.
   const THEMES = ["auto", "light", "dark"];
