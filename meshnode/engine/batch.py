@@ -34,3 +34,4 @@ class Target:
     oldest_ms: int  # HLC below which its events do not come in (scope, class and replay budget)
     destination: Destination | None
     groups: dict[int, Group | None] = field(default_factory=dict)  # by site number; None: nothing stored
+    whole: dict[int, bool] = field(default_factory=dict)  # by site number: whether nothing of the group is missing

@@ -6,7 +6,7 @@ Verdicts, log, rows, records, notices, high-water mark, stored acks, frontier an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -48,22 +48,18 @@ class _Work:
     tx: Tx
     stream: Stream
     scope: Scope
-    checked: dict[int, Sequence[Checked]]
+    checked: Mapping[int, Sequence[Checked]]
     outcomes: list[_Outcome] = field(default_factory=list)
     added: bool = False
     membership_changed: bool = False
     answered: list[bytes] = field(default_factory=list)
 
 
-def verify_frames(
-    frames: Iterable[Received], *, mesh_id: bytes, keyring: Keyring, generation: int
-) -> dict[int, Sequence[Checked]]:
-    """The door's first step for the batches among `frames`, by frame number: pure, for any thread."""
-    return {
-        frame.no: verify_untrusted(frame.content.events, mesh_id=mesh_id, keyring=keyring, generation=generation)
-        for frame in frames
-        if isinstance(frame.content, Batch | Live)
-    }
+def verify_frame(frame: Received, *, mesh_id: bytes, keyring: Keyring, generation: int) -> Sequence[Checked]:
+    """The door's first step for one batch: pure, for any thread. A frame that carries no events has nothing to find."""
+    if not isinstance(frame.content, Batch | Live):
+        return []
+    return verify_untrusted(frame.content.events, mesh_id=mesh_id, keyring=keyring, generation=generation)
 
 
 def receive(
@@ -75,13 +71,13 @@ def receive(
     epoch: bytes,
     frames: Sequence[Received],
     scope: Scope,
-    checked: dict[int, Sequence[Checked]] | None = None,
+    checked: Mapping[int, Sequence[Checked]] | None = None,
     claims: Sequence[WatermarkEntry] = (),
 ) -> Committed | None:
     """Commit frames in order, then take the watermarks that the peer told after them.
 
     None, with nothing written, where the stored stream stands elsewhere. Frames that are committed already are answered
-    with their stored acks. `checked` is what `verify_frames` found, where it ran before; what it was verified under is
+    with their stored acks. `checked` is what `verify_frame` found, where it ran before; what it was verified under is
     checked again by the door's second step.
     """
 
@@ -100,7 +96,7 @@ def _receive(
     epoch: bytes,
     frames: Sequence[Received],
     scope: Scope,
-    checked: dict[int, Sequence[Checked]],
+    checked: Mapping[int, Sequence[Checked]],
     claims: Sequence[WatermarkEntry],
 ) -> Committed | None:
     stream = stream_of(context, tx, peer, path)

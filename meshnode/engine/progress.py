@@ -9,7 +9,6 @@ from meshnode.limits import UNKNOWN_GROUPS_PER_SITE
 from meshnode.model.hlc import ZERO, Hlc
 from meshnode.store import watermarks
 from meshnode.store.database import Tx
-from meshnode.store.names import TableEntry
 from meshnode.store.watermarks import UNKEPT, Group
 
 
@@ -25,8 +24,7 @@ class Progress:
 
     def settle(self, signer: Signer, target: Target, hlc: Hlc, *, advances: bool) -> None:
         """An event got a verdict that offering it again would not change."""
-        entry = target.entry
-        reaches = advances and signer.streams and self._shows_whole(signer, entry)
+        reaches = advances and signer.streams and self._shows_whole(signer, target)
         if signer.unkept is not None and signer.unkept.is_open:
             signer.unkept.settle(hlc)
             self._unkept[signer.no] = signer.unkept
@@ -38,10 +36,14 @@ class Progress:
         if reaches:
             group.reach(hlc)
 
-    def _shows_whole(self, signer: Signer, entry: TableEntry) -> bool:
+    def _shows_whole(self, signer: Signer, target: Target) -> bool:
         """Whether nothing of the group is missing: our policy takes all of it, the stream shows it whole."""
-        takes = signer.own or self._context.policy.takes_whole(entry.schema, entry.name, entry.table_class)
-        return takes and self._whole.shows(signer.site, entry.schema, entry.name)
+        whole = target.whole.get(signer.no)
+        if whole is None:
+            entry = target.entry
+            takes = signer.own or self._context.policy.takes_whole(entry.schema, entry.name, entry.table_class)
+            whole = target.whole[signer.no] = takes and self._whole.shows(signer.site, entry.schema, entry.name)
+        return whole
 
     def reject(self, signer: Signer, target: Target, hlc: Hlc) -> None:
         """An event will be offered again: the watermark stays below it."""

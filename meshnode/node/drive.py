@@ -8,21 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from meshnode.engine.offer import Filter
+from meshnode.engine.verify import Checked
 from meshnode.errors import CloseCode, CorruptStateError, MeshError, ProtocolError
 from meshnode.limits import HANDSHAKE_S, UNCOMMITTED_BYTES
-from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
+from meshnode.model.delivery import (
+    Advanced,
+    Committed,
+    GroupName,
+    LinkState,
+    OutboundStream,
+    Received,
+    StagedFrame,
+    Told,
+)
 from meshnode.model.frames import CompareFrame, Hello, Request
 from meshnode.model.logevent import LogEvent, log_event
 from meshnode.model.site import short_text
 from meshnode.net.endpoint_ports import FULL_THERE, TOO_MANY_PEERS
 from meshnode.net.link import Link
 from meshnode.node.peering import Heard
+from meshnode.node.verifyahead import VerifyAhead, verified
 from meshnode.sync.effects import (
     Advance,
     Answer,
@@ -62,7 +74,9 @@ class Jobs(Protocol):
 
     async def queue_answer(self, peer: bytes, request: Request, offered: Filter) -> bool: ...
 
-    async def receive(self, peer: bytes, job: Commit) -> Committed | None: ...
+    def verify(self, frame: Received) -> Future[Sequence[Checked]]: ...
+
+    async def receive(self, peer: bytes, job: Commit, checked: Mapping[int, Sequence[Checked]]) -> Committed | None: ...
 
     async def introduce(self, peer: bytes, public_key: bytes, shown: tuple[bytes, ...]) -> bool: ...
 
@@ -138,6 +152,7 @@ class PeerDriver:
         self._noting = False
         self._telling = False  # what the peer told is being stored
         self._told_before = False  # something that it told on this link is stored
+        self._ahead = VerifyAhead(jobs.verify)
         self._over = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -213,6 +228,7 @@ class PeerDriver:
     def _events(self, data: bytes) -> None:
         self._carry_out(self.session.events_untrusted(data, self._now_ms()))
         self._bound()
+        self._ahead.begin(self.session.queued)
 
     def _bound(self) -> None:
         """Back-pressure: what is not on disk yet keeps the peer from sending more (profile §13)."""
@@ -227,6 +243,7 @@ class PeerDriver:
                 timer.cancel()
         self._over.set()
         self.session.goodbye(code or CloseCode.DONE, reason)  # no further effect of a job may be carried out
+        self._ahead.begin(())
         ending = Ending(code, self._fault or self.farewell or reason, local)
         self._say(LogEvent.LINK_DOWN, code=ending.name, by=ending.by, reason=ending.reason)
         self._hooks.ended(self, ending)
@@ -258,6 +275,8 @@ class PeerDriver:
                     self._compared_untrusted(frame)
                 case Notice(kind, text):
                     self._note(kind, text)
+                case Commit():
+                    self._spawn(self._commit(effect, self._ahead.take(effect.frames)))
                 case _:
                     self._spawn(self._work(effect))
         self._set_timer()
@@ -286,8 +305,6 @@ class PeerDriver:
     async def _work(self, effect: Effect) -> None:
         """One job or note: the store call, then the input that answers it."""
         match effect:
-            case Commit():
-                await self._commit(effect)
             case Introduced(records):
                 await self._introduce(records)
             case RolledBack(claimed, everything):
@@ -297,8 +314,8 @@ class PeerDriver:
             case _:
                 await self._send_job(effect)
 
-    async def _commit(self, job: Commit) -> None:
-        result = await self._jobs.receive(self.peer, job)
+    async def _commit(self, job: Commit, begun: dict[int, Future[Sequence[Checked]]]) -> None:
+        result = await self._jobs.receive(self.peer, job, await verified(begun))
         self._carry_out(self.session.committed(result, self._now_ms()))
         self._bound()
         if result is not None:

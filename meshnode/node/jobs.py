@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import TypeVar
 
 from meshnode.engine import identity, inbox, invites, links, outbox
@@ -18,9 +18,20 @@ from meshnode.engine.membership import (
 )
 from meshnode.engine.offer import Filter
 from meshnode.engine.told import keep_told_untrusted
+from meshnode.engine.verify import Checked
 from meshnode.errors import CloseCode
 from meshnode.limits import CLOCK_OFFSET_NOTICE_MS
-from meshnode.model.delivery import PATH, Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
+from meshnode.model.delivery import (
+    PATH,
+    Advanced,
+    Committed,
+    GroupName,
+    LinkState,
+    OutboundStream,
+    Received,
+    StagedFrame,
+    Told,
+)
 from meshnode.model.frames import Hello, Request
 from meshnode.model.pairing import Proof
 from meshnode.model.scope import Scope
@@ -91,17 +102,17 @@ class StoreJobs:
             peer, lambda context: outbox.queue_answer(context, peer, PATH, request, offers=offered.offers)
         )
 
-    async def receive(self, peer: bytes, job: Commit) -> Committed | None:
-        """Verify off the event loop and off the writer, then commit (wall of two steps)."""
+    def verify(self, frame: Received) -> Future[Sequence[Checked]]:
+        """The door's first step for one batch, off the event loop and off the writer."""
         snapshot = self._storage.engine.context.snapshot
         assert snapshot is not None
-        checked = await asyncio.to_thread(
-            inbox.verify_frames,
-            job.frames,
-            mesh_id=snapshot.mesh_id,
-            keyring=snapshot.membership,
-            generation=snapshot.generation,
+        keyring, generation = snapshot.membership, snapshot.generation
+        return self._storage.apart(
+            lambda: inbox.verify_frame(frame, mesh_id=snapshot.mesh_id, keyring=keyring, generation=generation)
         )
+
+    async def receive(self, peer: bytes, job: Commit, checked: Mapping[int, Sequence[Checked]]) -> Committed | None:
+        """Commit what was verified."""
         return await self._run(
             peer,
             lambda context: inbox.receive(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from meshnode.engine.environment import Environment
 from meshnode.errors import ClosedError, MeshError, StoreError, UsageError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+VERIFIERS: Final = 2  # threads that verify: what they do besides takes the GIL, of which there is one
 LEFT = "this node was left: open its home again to go on"
 
 logger = logging.getLogger("meshnode.storage")
@@ -57,6 +58,7 @@ class Storage:
         self._engine = engine
         self._reader = file.reader(immutable=engine is None and file.stands_alone)
         self._readers: Executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="meshnode-reader")
+        self._apart: Executor = ThreadPoolExecutor(max_workers=VERIFIERS, thread_name_prefix="meshnode-verifier")
         self._writer: Writer | None = Writer(writer_executor()) if engine is not None else None
 
     @classmethod
@@ -114,6 +116,10 @@ class Storage:
                 return query(tx)
 
         return await asyncio.to_thread(run)
+
+    def apart(self, work: Callable[[], T]) -> Future[T]:
+        """Run what needs no database on one of a few threads: signatures, which are verified without the GIL."""
+        return _submitted(lambda: self._apart.submit(work))
 
     async def write(self, job: Callable[[Engine], T], lane: bytes | None = OWN) -> T:
         """Run one job on the writer thread; what it committed is on disk when this returns.
@@ -194,6 +200,7 @@ class Storage:
     def _close(self) -> None:
         self._closing = True
         self._readers.shutdown()
+        self._apart.shutdown()
         self._reader.close()
         if self._writer is not None and self._engine is not None:
             self._writer.shutdown()

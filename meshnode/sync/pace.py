@@ -6,7 +6,7 @@ frames; this makes it one of time too, by the rate at which the peer's acks come
 
 from __future__ import annotations
 
-from meshnode.limits import BATCH_EVENTS, WINDOW_FRAMES, WINDOW_MS
+from meshnode.limits import BATCH_EVENTS, COMMIT_EVENTS, WINDOW_FRAMES, WINDOW_MS
 
 FIRST_EVENTS = 128  # in a frame while nothing is known of the peer
 LEAST_EVENTS = 64  # in a frame: of fewer, what a frame costs by itself begins to show
@@ -33,10 +33,16 @@ class Pace:
 
     @property
     def events(self) -> int:
-        """How many events one frame is to hold."""
+        """How many events one frame is to hold: so many that whole frames fill a transaction of the peer."""
         if self._window is None:
             return FIRST_EVENTS
-        return min(max(self._window // FRAMES, LEAST_EVENTS), BATCH_EVENTS)
+        events = min(max(self._window // FRAMES, LEAST_EVENTS), BATCH_EVENTS)
+        if events >= COMMIT_EVENTS:
+            return events
+        together = -(-COMMIT_EVENTS // events)
+        if COMMIT_EVENTS // together * WINDOW_FRAMES < self._window:
+            together -= 1  # the frames that may be in flight would not hold the window
+        return COMMIT_EVENTS // together
 
     @property
     def room(self) -> int:

@@ -50,6 +50,11 @@ class Receiver:
         """What is held of frames that are not on disk."""
         return sum(self._sizes.values())
 
+    @property
+    def queued(self) -> tuple[Received, ...]:
+        """What is accepted and waits for its turn to be committed."""
+        return tuple(self._queue)
+
     def release(self) -> None:
         """The link is over: nothing further is committed."""
         self._queue.clear()

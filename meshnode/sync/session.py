@@ -42,7 +42,16 @@ from typing import TypeAlias
 from meshnode.codec.framing import FrameReader, frame
 from meshnode.errors import CloseCode, ProtocolError
 from meshnode.limits import FRAME_BYTES, HELLO_BYTES, INTRODUCE_BYTES
-from meshnode.model.delivery import Advanced, Committed, GroupName, LinkState, OutboundStream, StagedFrame, Told
+from meshnode.model.delivery import (
+    Advanced,
+    Committed,
+    GroupName,
+    LinkState,
+    OutboundStream,
+    Received,
+    StagedFrame,
+    Told,
+)
 from meshnode.model.frames import (
     FEATURE_COVERING,
     FEATURE_LIVE,
@@ -138,6 +147,11 @@ class Session:
     def uncommitted_bytes(self) -> int:
         """What is held of the peer's event stream and not on disk: the driver lets no more come beyond a bound."""
         return self._receiver.uncommitted_bytes + self._early.event_bytes
+
+    @property
+    def queued(self) -> tuple[Received, ...]:
+        """Frames of the peer that wait to be committed: the driver may verify what is in them meanwhile."""
+        return self._receiver.queued
 
     @property
     def peer_watermarks(self) -> dict[GroupName, Told]:

@@ -20,6 +20,7 @@ class Peer:
         self.now_ms = 0
         self.settled = self.no = self.in_flight = 0
         self.worked_ms = 0.0
+        self.transactions = 0
         self.waits: list[int] = []  # of each frame, from the sending to the ack
         self._arriving: deque[tuple[int, int, int]] = deque()  # when, number, load
         self._queue: deque[tuple[int, int]] = deque()
@@ -55,6 +56,7 @@ class Peer:
             took = JOB_MS + sum(load for _, load in job) / self.rate
             self._done_ms = max(self._done_ms, self.now_ms - 1) + took
             self.worked_ms += took
+            self.transactions += 1
             self._acks.extend((self._done_ms + self.way_ms, no, load) for no, load in job)
 
 
@@ -69,6 +71,16 @@ def test_a_peer_is_kept_busy_and_nothing_waits_there_for_long(rate: float, way_m
     full = BATCH_EVENTS * WINDOW_FRAMES / (2 * way_ms + 1)  # events that the plain window lets through in a millisecond
     assert peer.worked_ms - before >= 0.9 * 5_000 * min(1.0, full / rate)
     assert sorted(peer.waits)[len(peer.waits) * 95 // 100] <= 2 * way_ms + 2 * WINDOW_MS
+
+
+@pytest.mark.parametrize("rate", [5.0, 6.0, 7.0, 8.0])
+def test_whole_frames_fill_a_transaction_of_the_peer(rate: float) -> None:
+    """A frame of a few events more than half of one would have a transaction, and an fsync, for itself."""
+    peer = Peer(rate, 1)
+    peer.run(3_000)
+    settled, transactions = peer.settled, peer.transactions
+    peer.run(5_000)
+    assert (peer.settled - settled) / (peer.transactions - transactions) >= 0.9 * COMMIT_EVENTS
 
 
 def test_a_slow_peer_gets_the_least_and_never_nothing() -> None:

@@ -17,7 +17,7 @@ from meshnode.engine.offer import Filter
 from meshnode.errors import CloseCode, MeshError, ProtocolError
 from meshnode.limits import INTRODUCE_S
 from meshnode.model.delivery import PATH, Committed
-from meshnode.model.frames import Live
+from meshnode.model.frames import Batch, Live
 from meshnode.sync.effects import (
     Advance,
     Close,
@@ -149,9 +149,13 @@ class End:
             self.process.node.world.happened["live frame"] += sum(isinstance(each.content, Live) for each in job.frames)
             snapshot = self.process.context.snapshot
             assert snapshot is not None
-            checked = inbox.verify_frames(
-                job.frames, mesh_id=snapshot.mesh_id, keyring=snapshot.membership, generation=snapshot.generation
-            )
+            checked = {
+                frame.no: inbox.verify_frame(
+                    frame, mesh_id=snapshot.mesh_id, keyring=snapshot.membership, generation=snapshot.generation
+                )
+                for frame in job.frames
+                if isinstance(frame.content, Batch | Live)
+            }
         lane = self.lane
 
         def done(outcome: tuple[Reply, Committed | None]) -> None:

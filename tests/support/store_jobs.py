@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -31,11 +31,11 @@ class Lane:
 
 
 def run_job(
-    lane: Lane, job: Job, checked: dict[int, Sequence[Checked]] | None = None
+    lane: Lane, job: Job, checked: Mapping[int, Sequence[Checked]] | None = None
 ) -> tuple[Reply, Committed | None]:
     """Run one job; all of it is on disk when this returns. Raises what ends the link.
 
-    `checked`: what `inbox.verify_frames` found of a `Commit` before it was queued.
+    `checked`: what `inbox.verify_frame` found of a `Commit` before it was queued.
     """
     if isinstance(job, Commit):
         committed = inbox.receive(
