@@ -71,9 +71,14 @@ def ask_history(context: Context, tx: Tx, peer_no: int) -> None:
 
 
 def _ask_once(tx: Tx, peer_no: int, wanted: Request, *, restored: bool = False) -> None:
-    asked = [read_request(body) for _, number, body in history.requests(tx) if number == peer_no]
-    if not any(request is not None and replace(request, id=wanted.id) == wanted for request in asked):
-        history.add_request(tx, wanted.id, peer_no, encode_frame(wanted), restored=restored)
+    """One that a restored copy made already serves, and is doubted as well where more may be missing."""
+    for request_id, number, body in history.requests(tx):
+        request = read_request(body) if number == peer_no else None
+        if request is not None and replace(request, id=wanted.id) == wanted:
+            if not restored:
+                history.doubt_peer(tx, request_id)
+            return
+    history.add_request(tx, wanted.id, peer_no, encode_frame(wanted), restored=restored)
 
 
 def withdraw(tx: Tx, schema: str, table: str) -> None:

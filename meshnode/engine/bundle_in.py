@@ -33,7 +33,7 @@ from meshnode.model.scope import parse_scope_untrusted
 from meshnode.model.site import mesh_tag, short_text
 from meshnode.model.verdict import Verdict
 from meshnode.model.wording import counted_text
-from meshnode.store import frontier, inbound, peers
+from meshnode.store import bundles, frontier, inbound, peers
 from meshnode.store import told as told_rows
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Stream
@@ -215,6 +215,7 @@ def take_watermarks_untrusted(context: Context, peer: bytes, told: Sequence[Wate
             context.surface(tx, "skew", peer, f"its bundle has {future} in the future")
         if own_ahead_untrusted(context, tx, claims) is not None:
             ask_site(context, tx, stream.no, context.site)
+            bundles.may_be_out(tx, context.next_position - 1)
             text = "a bundle of it tells of later events of this device than are here: asked for them"
             context.surface(tx, "rolled-back", peer, text)
         return take_claims_untrusted(context, tx, stream, claims, context.policy.scope)

@@ -101,6 +101,7 @@ def take_report(context: Context, tx: Tx, stream: Stream, holds: Inbound | None)
         bundles.begin_anew(tx, stream, context.env.wall_ms())
         if holds is not None:
             ask_site(context, tx, stream.no, context.site)
+            bundles.may_be_out(tx, context.next_position - 1)
             text = "it holds a bundle that this copy of the device did not write: asked for the device's own events"
             context.surface(tx, "rolled-back", stream.peer, text)
     elif (holds.next - 1, holds.digest) == (written.last_no, written.digest):

@@ -101,7 +101,8 @@ class Concurrency:
     def _is_out(self, position: int, but: int | None) -> bool:
         """Whether the event at `position` went, or is on its way, to anybody but the peer of this number.
 
-        A bundle may have been read by anybody, and by that peer before our frame came.
+        A bundle may have been read by anybody, and by that peer before our frame came. So it is with what this copy
+        wrote before a peer showed that it was restored: frames may have gone out that it does not know.
         """
         if self._sent is None:
             self._sent = {stream.key: self._sent_of(stream) for stream in delivery.streams(self._tx)}

@@ -11,7 +11,7 @@ from meshnode.errors import CloseCode, CorruptStateError, ProtocolError
 from meshnode.limits import FRONTIER_SITES
 from meshnode.model.delivery import LinkState, OutboundStream
 from meshnode.model.hlc import ZERO, Hlc
-from meshnode.store import delivery, frontier, inbound, log, meta
+from meshnode.store import bundles, delivery, frontier, inbound, log, meta
 from meshnode.store.database import Tx
 from meshnode.store.delivery import Stream
 from meshnode.store.watermarks import all_watermarks
@@ -66,6 +66,7 @@ def ask_own_history(context: Context, peer: bytes, path: str, *, everything: boo
         ask_site(context, tx, stream.no, context.site)
         if everything:
             ask_everything(context, tx, stream.no)
+        bundles.may_be_out(tx, context.next_position - 1)
         context.surface(tx, "rolled-back", peer, "it knows later events of this device than are here: asked for them")
         return inbound.requests(tx, stream)
 

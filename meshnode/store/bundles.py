@@ -52,11 +52,21 @@ def add(tx: Tx, written: Written) -> None:
         " ORDER BY no DESC LIMIT -1 OFFSET ?)",
         (written.site_no, BUNDLES_KEPT),
     )
-    meta.write(tx, meta.BUNDLED_TO, max(bundled_to(tx), written.cursor))
+    may_be_out(tx, written.cursor)
+
+
+def may_be_out(tx: Tx, position: int) -> None:
+    """Up to `position` anybody may have the events: a bundle brought them, or a copy that this one was restored over.
+
+    A value that cannot be read stays: whoever reads it says so.
+    """
+    known = meta.read(tx, meta.BUNDLED_TO)
+    if known is None or (type(known) is int and known < position):
+        meta.write(tx, meta.BUNDLED_TO, position)
 
 
 def bundled_to(tx: Tx) -> int:
-    """The log position up to which events have left in some bundle, whoever has it now; 0: none."""
+    """The log position up to which events may have left where no stream tells of it, whoever has them; 0: none."""
     known = meta.read(tx, meta.BUNDLED_TO)
     if known is None:
         return 0

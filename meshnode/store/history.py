@@ -30,6 +30,11 @@ def add_request(tx: Tx, request_id: bytes, site_no: int, body: bytes, *, restore
     )
 
 
+def doubt_peer(tx: Tx, request_id: bytes) -> None:
+    """Of what the peer itself wrote something may be missing too, until it answered this request."""
+    tx.execute("UPDATE meshnode_requests SET restored = 0 WHERE request_id = ? AND restored <> 0", (request_id,))
+
+
 def requests(tx: Tx) -> list[tuple[bytes, int, object]]:
     """Every request that is not answered: its id, the peer's number and, where it can be read, the frame's CBOR."""
     return tx.execute("SELECT request_id, site_no, body FROM meshnode_requests").fetchall()  # type: ignore[no-any-return]

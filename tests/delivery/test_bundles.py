@@ -11,6 +11,7 @@ from support.pair import NOTES, Node, Stopped, Wire, mesh
 from support.records import founding, retirement, role, site_key, vouch
 
 from meshnode.engine import retention
+from meshnode.engine.asking import ask_everything
 from meshnode.engine.bundle_stands import start_for
 from meshnode.errors import MembershipError, UsageError
 from meshnode.limits import SKEW_MS
@@ -144,6 +145,28 @@ def test_a_receiver_that_lost_its_database_asks_and_gets_everything_whole(tmp_pa
     assert watermarks(right) == {group: hlc for group, hlc in watermarks(left).items() if group[0] == left.site}
     carry(right, left, file)
     assert export(left, right, file).events == 0
+
+
+def test_a_gap_is_doubted_though_the_receiver_asked_for_everything_as_a_restored_copy(
+    tmp_path: Path, file: Path
+) -> None:
+    left, right = mesh(tmp_path, 2)
+    empty = right.backup()
+    left.write("n1", "Milk")
+    wire = Wire(left, right)
+    wire.settle()
+    wire.cut()
+    left.write("n2", "Bread")
+    assert export(left, right, file).events == 1  # it goes on from what the link brought
+    right.lose(empty)
+    with right.context.transaction() as tx:
+        ask_everything(right.context, tx, right.context.sites.number(tx, left.site))
+    assert take(right, file).gap
+    assert watermarks(right) == {}
+    carry(right, left, tmp_path / "asks")
+    carry(left, right, file)
+    assert right.events() == left.events()
+    assert watermarks(right) == watermarks(left)
 
 
 def test_a_receiver_that_says_it_holds_nothing_is_sent_everything_at_once(tmp_path: Path, file: Path) -> None:

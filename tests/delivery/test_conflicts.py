@@ -313,6 +313,21 @@ def test_a_conflict_of_a_restored_copys_own_past_is_not_invented(pair: tuple[Nod
     assert ledger(left) == []
 
 
+def test_what_a_restored_copy_had_sent_before_is_not_certain_to_be_unseen(pair: tuple[Node, Node]) -> None:
+    left, right = pair
+    left.write("n1", "a1")
+    copy = left.backup()  # nobody has it yet
+    link(left, right)
+    right.time.now_ms += 1
+    right.write("n1", "b1")  # it had ours
+    left.lose(copy)
+    left.time.now_ms += 61_000
+    right.time.now_ms += 61_000
+    link(left, right)
+    assert left.rows() == right.rows() == {"n1": "b1"}
+    assert not any(each.certain for each in ledger(left))
+
+
 def test_writes_of_a_private_table_are_nobodys_conflict(pair: tuple[Node, Node]) -> None:
     left, _right = pair
     with left.context.transaction() as tx:
