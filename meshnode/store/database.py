@@ -94,9 +94,11 @@ class Tx:
     def savepoint(self, name: str = "meshnode_inner") -> Iterator[None]:
         """Undo only what happens inside, if it raises."""
         self.execute(f"SAVEPOINT {name}")
+        closed = self.gate_closed
         try:
             yield
         except BaseException:
+            self.gate_closed = closed  # its row goes with the rest
             if self.active:
                 self._connection.execute(f"ROLLBACK TO {name}")
                 self._connection.execute(f"RELEASE {name}")
