@@ -26,7 +26,7 @@ from meshnode.node.homepath import DATABASE
 from meshnode.node.moved import refuse_moved
 from meshnode.node.storage import environment
 from meshnode.node.views import parse_class, parse_table, table_text
-from meshnode.store import meta, transplant
+from meshnode.store import meta, schema, transplant
 from meshnode.store.database import Database, Tx
 from meshnode.store.unfit import all_faults, ordinary
 
@@ -158,9 +158,20 @@ def _move_in(home: Home, path: Path) -> None:
 
 
 def _clear(tx: Tx, path: Path, site: bytes) -> None:
-    """What an attempt that was cut short left there."""
+    """What an attempt that was cut short left there; nothing of an application's, whatever its name."""
+    if not schema.is_present(tx):
+        if names := schema.names_in_use(tx):
+            raise StoreError(
+                f"{path} has {', '.join(map(repr, names))}: tables of the node are named so, rename or drop yours first"
+            )
+        return
     found = transplant.site_in(tx)
-    if found not in (None, site):
+    if found is None:
+        raise StoreError(
+            f"{path} has a table 'meshnode_meta' that is no node's: where a program attached this file, adopt another "
+            "one; else rename the table first"
+        )
+    if found != site:
         raise StoreError(f"the database {path} belongs to another node: release it there first")
     transplant.clear(tx)
 
