@@ -11,6 +11,7 @@ import asyncio
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -27,7 +28,7 @@ from meshnode.node.moved import refuse_moved
 from meshnode.node.storage import environment
 from meshnode.node.views import parse_class, parse_table, table_text
 from meshnode.store import meta, schema, transplant
-from meshnode.store.database import Database, Tx
+from meshnode.store.database import Database, Timing, Tx
 from meshnode.store.unfit import all_faults, ordinary
 
 Tell: TypeAlias = Callable[[int, int], None]
@@ -82,8 +83,10 @@ def _adopt(
         engine.adopt_tables([TableSpec(*name, own_numbers=own_numbers, table_class=wanted) for name in names])
         rows = _rows_of(engine, names)
         tell(0, rows)
+        engine.context.db.commit_early()  # nobody was told of these events: what a power cut undoes is signed anew
         while engine.sign_captured():
             tell(engine.context.next_position - before, rows)
+        engine.context.db.commit_durably()
         signed = engine.context.next_position - before
         tell(signed, signed)
     return AdoptedView(
@@ -249,7 +252,8 @@ def _take_out(database: Database, site: bytes) -> None:
 def _engine(home: Home) -> Iterator[Engine]:
     key = home.site_key()
     file = database_of(home, key)
-    engine = Engine.open(file.writer(), environment(file), key)
+    turns = Timing(time.monotonic, sleep=time.sleep)  # the application has its own between two transactions
+    engine = Engine.open(file.writer(turns), environment(file), key)
     try:
         yield engine
     finally:

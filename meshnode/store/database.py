@@ -205,6 +205,12 @@ class Database:
         """
         self._connection.execute("PRAGMA synchronous = NORMAL")
 
+    def commit_durably(self) -> None:
+        """Every commit is on the disk when it returns, as usual; those that were early are when this returns."""
+        self._connection.execute("PRAGMA synchronous = FULL")
+        with self.transaction() as tx:
+            tx.close_gate()  # writes, so that there is a commit: its fsync is of all that is in the WAL
+
     def overwrite_deleted(self) -> None:
         """What is deleted from here on leaves no trace in the free pages."""
         self._connection.execute("PRAGMA secure_delete = ON").fetchall()

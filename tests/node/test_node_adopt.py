@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 import subprocess
 import threading
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from support.verbs import call, done
 from meshnode import Home, Node, join
 from meshnode.errors import RegistrationError
 from meshnode.node import adopting
+from meshnode.store.database import Database
 
 SCHEMA = """
 CREATE TABLE notes (id TEXT PRIMARY KEY, title TEXT, done INTEGER NOT NULL DEFAULT 0);
@@ -313,6 +316,31 @@ async def test_long_work_tells_how_far_it_is(tmp_path: Path) -> None:
     assert view.signed == 301
     assert (told[0], told[-1], told) == ((0, 301), (301, 301), sorted(told))
     assert len(told) > 3
+
+
+def test_an_application_has_its_turns_while_its_rows_are_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, app, slept = tmp_path / "n", tmp_path / "app.db", list[float]()
+    done(home, "init", "--name", "desk")
+    shell(app, SCHEMA)
+    with closing(sqlite3.connect(app)) as connection:
+        connection.executemany("INSERT INTO notes (id) VALUES (?)", [(f"n{number}",) for number in range(300)])
+        connection.commit()
+    seconds = itertools.count()
+    monkeypatch.setattr(adopting, "time", SimpleNamespace(monotonic=lambda: next(seconds) * 0.02, sleep=slept.append))
+    durable = list[int]()
+
+    def commit_durably(database: Database) -> None:
+        usual(database)
+        durable.extend(database._connection.execute("PRAGMA synchronous").fetchone())
+
+    usual = Database.commit_durably
+    monkeypatch.setattr(Database, "commit_durably", commit_durably)
+    done(home, "adopt", str(app))
+    assert len([each for each in slept if each > 0]) >= 3  # between the transactions, each of at most 128 rows
+    assert durable == [2]  # FULL
+    assert rows(app, "SELECT count(*), (SELECT count(*) FROM meshnode_gate) FROM meshnode_log") == [(300, 0)]
 
 
 def test_an_encrypted_database_is_refused_as_what_it_is(tmp_path: Path) -> None:
