@@ -168,15 +168,17 @@ def _clear(tx: Tx, path: Path, site: bytes) -> None:
                 f"{path} has {', '.join(map(repr, names))}: tables of the node are named so, rename or drop yours first"
             )
         return
+    _refuse_copy(tx, path)
     found = transplant.site_in(tx)
-    if found is None:
-        raise StoreError(
-            f"{path} has a table 'meshnode_meta' that is no node's: where a program attached this file, adopt another "
-            "one; else rename the table first"
-        )
-    if found != site:
+    if found not in (None, site):
         raise StoreError(f"the database {path} belongs to another node: release it there first")
     transplant.clear(tx)
+
+
+def _refuse_copy(tx: Tx, path: Path) -> None:
+    """The file of an attached app has tables of the same names."""
+    if schema.is_present(tx) and meta.read(tx, meta.PROJECTION) is not None:
+        raise StoreError(f"{path} is the copy that an attached app has of this mesh: it is not adopted, nor released")
 
 
 def _journal_of(path: Path) -> str:
@@ -238,6 +240,7 @@ def _move_out(home: Home, path: Path) -> tuple[bytes, list[str]]:
 def _take_out(database: Database, site: bytes) -> None:
     database.overwrite_deleted()
     with database.transaction() as tx:
+        _refuse_copy(tx, database.path)
         if transplant.site_in(tx) not in (None, site):
             raise StoreError(f"the database {database.path} belongs to another node: release it there")
         journal = meta.read(tx, transplant.JOURNAL) if transplant.site_in(tx) is not None else None
