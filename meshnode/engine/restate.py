@@ -29,6 +29,7 @@ from meshnode.store.tables import Column, Destination, quote
 Shown: TypeAlias = Mapping[str, tuple[Any, bool]]
 """Per column what SQL shows, and whether that is the column's default."""
 
+_COLUMNS_AT_ONCE: Final = 500
 _CLOSING: Final = {'"': '"', "`": "`", "[": "]"}
 _KEYWORDS: Final = frozenset(("NULL", "TRUE", "FALSE", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP"))
 _REBUILT: Final = "rebuilt"  # why a row is written whole; no table ever refused it
@@ -70,25 +71,33 @@ class Restater:
         self._table = destination
         self._taken_back = taken_back
         self._anew = anew
-        self._columns = list(destination.columns.values())
+        columns = list(destination.columns.values())
+        # Two values of each are read, and SQLite reads no more of them at once than a table has columns.
+        self._parts = [columns[at : at + _COLUMNS_AT_ONCE] for at in range(0, max(len(columns), 1), _COLUMNS_AT_ONCE)]
         where = " AND ".join(f"{quote(column.name)} = ?" for column in destination.key)
         self._from = f"FROM {destination.quoted} WHERE {where}"
-        compared = [_shown_sql(column, compared=self._is_known(column)) for column in self._columns]
-        self._select = f"SELECT {', '.join(compared) or '1'} {self._from}"
+        self._selects = [self._select([(column, self._is_known(column)) for column in part]) for part in self._parts]
 
     def shown(self, key: Sequence[Any]) -> Shown | None:
         """What SQL shows of a row, None where it has none. A default that cannot be told now is no column's value."""
-        try:
-            found = self._tx.execute(self._select, key).fetchone()
-        except self._context.env.sqlite.Error as error:
-            if not is_row_level(error):
-                raise
-            parts = ", ".join(_shown_sql(column, compared=False) for column in self._columns)
-            found = self._tx.execute(f"SELECT {parts or '1'} {self._from}", key).fetchone()
-        if found is None:
-            return None
-        pairs = zip(found[0::2], found[1::2], strict=False)
-        return {column.name: (value, bool(same)) for column, (value, same) in zip(self._columns, pairs, strict=False)}
+        shown: dict[str, tuple[Any, bool]] = {}
+        for part, select in zip(self._parts, self._selects, strict=True):
+            try:
+                found = self._tx.execute(select, key).fetchone()
+            except self._context.env.sqlite.Error as error:
+                if not is_row_level(error):
+                    raise
+                found = self._tx.execute(self._select([(column, False) for column in part]), key).fetchone()
+            if found is None:
+                return None
+            pairs = zip(found[0::2], found[1::2], strict=False)
+            shown.update({column.name: (value, bool(same)) for column, (value, same) in zip(part, pairs, strict=False)})
+        return shown
+
+    def _select(self, columns: Sequence[tuple[Column, bool]]) -> str:
+        """The SQL that reads what a row shows in these columns, each with whether its default is to be told."""
+        parts = ", ".join(_shown_sql(column, compared=compared) for column, compared in columns)
+        return f"SELECT {parts or '1'} {self._from}"
 
     def _is_known(self, column: Column) -> bool:
         """Whether the column's default can be told here: its expression may name what only the application has."""

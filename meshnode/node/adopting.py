@@ -11,6 +11,7 @@ import asyncio
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -26,8 +27,8 @@ from meshnode.node.homepath import DATABASE
 from meshnode.node.moved import refuse_moved
 from meshnode.node.storage import environment
 from meshnode.node.views import parse_class, parse_table, table_text
-from meshnode.store import meta, transplant
-from meshnode.store.database import Database, Tx
+from meshnode.store import meta, schema, transplant
+from meshnode.store.database import Database, Timing, Tx
 from meshnode.store.unfit import all_faults, ordinary
 
 Tell: TypeAlias = Callable[[int, int], None]
@@ -82,8 +83,10 @@ def _adopt(
         engine.adopt_tables([TableSpec(*name, own_numbers=own_numbers, table_class=wanted) for name in names])
         rows = _rows_of(engine, names)
         tell(0, rows)
+        engine.context.db.commit_early()  # nobody was told of these events: what a power cut undoes is signed anew
         while engine.sign_captured():
             tell(engine.context.next_position - before, rows)
+        engine.context.db.commit_durably()
         signed = engine.context.next_position - before
         tell(signed, signed)
     return AdoptedView(
@@ -158,11 +161,24 @@ def _move_in(home: Home, path: Path) -> None:
 
 
 def _clear(tx: Tx, path: Path, site: bytes) -> None:
-    """What an attempt that was cut short left there."""
+    """What an attempt that was cut short left there; nothing of an application's, whatever its name."""
+    if not schema.is_present(tx):
+        if names := schema.names_in_use(tx):
+            raise StoreError(
+                f"{path} has {', '.join(map(repr, names))}: tables of the node are named so, rename or drop yours first"
+            )
+        return
+    _refuse_copy(tx, path)
     found = transplant.site_in(tx)
     if found not in (None, site):
         raise StoreError(f"the database {path} belongs to another node: release it there first")
     transplant.clear(tx)
+
+
+def _refuse_copy(tx: Tx, path: Path) -> None:
+    """The file of an attached app has tables of the same names."""
+    if schema.is_present(tx) and meta.read(tx, meta.PROJECTION) is not None:
+        raise StoreError(f"{path} is the copy that an attached app has of this mesh: it is not adopted, nor released")
 
 
 def _journal_of(path: Path) -> str:
@@ -224,6 +240,7 @@ def _move_out(home: Home, path: Path) -> tuple[bytes, list[str]]:
 def _take_out(database: Database, site: bytes) -> None:
     database.overwrite_deleted()
     with database.transaction() as tx:
+        _refuse_copy(tx, database.path)
         if transplant.site_in(tx) not in (None, site):
             raise StoreError(f"the database {database.path} belongs to another node: release it there")
         journal = meta.read(tx, transplant.JOURNAL) if transplant.site_in(tx) is not None else None
@@ -238,7 +255,8 @@ def _take_out(database: Database, site: bytes) -> None:
 def _engine(home: Home) -> Iterator[Engine]:
     key = home.site_key()
     file = database_of(home, key)
-    engine = Engine.open(file.writer(), environment(file), key)
+    turns = Timing(time.monotonic, sleep=time.sleep)  # the application has its own between two transactions
+    engine = Engine.open(file.writer(turns), environment(file), key)
     try:
         yield engine
     finally:

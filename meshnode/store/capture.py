@@ -12,6 +12,7 @@ commits, so no other connection ever sees one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +25,7 @@ from meshnode.store.database import Tx, UnreadableText
 from meshnode.store.tables import Column, Destination, quote
 
 PREFIX: Final = "meshnode_capture_"
+_TRIGGER: Final = re.compile(f"{PREFIX}[0-9]+_(insert|update|move|delete)")
 BEGINNING: Final = b""
 """No row was compared yet."""
 
@@ -81,6 +83,11 @@ def _differs(column: Column) -> str:
     name = quote(column.name)
     exact = f" OR typeof(OLD.{name}) <> typeof(NEW.{name})" if column.affinity is Affinity.BLOB else ""
     return f"OLD.{name} IS NOT NEW.{name}{exact}"
+
+
+def is_trigger(name: str | UnreadableText) -> bool:
+    """Whether this names one of them; an application's own name may begin alike."""
+    return isinstance(name, str) and _TRIGGER.fullmatch(name) is not None
 
 
 def is_watched(tx: Tx, destination: Destination) -> bool:

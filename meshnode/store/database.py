@@ -94,9 +94,11 @@ class Tx:
     def savepoint(self, name: str = "meshnode_inner") -> Iterator[None]:
         """Undo only what happens inside, if it raises."""
         self.execute(f"SAVEPOINT {name}")
+        closed = self.gate_closed
         try:
             yield
         except BaseException:
+            self.gate_closed = closed  # its row goes with the rest
             if self.active:
                 self._connection.execute(f"ROLLBACK TO {name}")
                 self._connection.execute(f"RELEASE {name}")
@@ -202,6 +204,12 @@ class Database:
         For what can be made again.
         """
         self._connection.execute("PRAGMA synchronous = NORMAL")
+
+    def commit_durably(self) -> None:
+        """Every commit is on the disk when it returns, as usual; those that were early are when this returns."""
+        self._connection.execute("PRAGMA synchronous = FULL")
+        with self.transaction() as tx:
+            tx.close_gate()  # writes, so that there is a commit: its fsync is of all that is in the WAL
 
     def overwrite_deleted(self) -> None:
         """What is deleted from here on leaves no trace in the free pages."""

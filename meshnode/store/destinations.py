@@ -10,8 +10,8 @@ from meshnode.errors import RegistrationError
 from meshnode.limits import KEY_COLUMNS, NAME_BYTES
 from meshnode.store import mending, shapes
 from meshnode.store.affinity import affinity_of
-from meshnode.store.capture import PREFIX
-from meshnode.store.database import Tx
+from meshnode.store.capture import is_trigger
+from meshnode.store.database import Tx, UnreadableText
 from meshnode.store.names import TableEntry
 from meshnode.store.tables import Column, Destination, quote
 
@@ -90,6 +90,12 @@ def _faults(
     *,
     own_numbers: bool,
 ) -> Iterator[Fault]:
+    unreadable = [value for row in described for value in row if isinstance(value, UnreadableText)]
+    if unreadable:
+        yield Fault(
+            f"table {entry.text!r} has {bytes(unreadable[0])!r} in its columns, which is not UTF-8: rename that"
+        )
+        return
     yield from _name_faults(tx, entry, [row[0] for row in described], len(key_rows))
     yield from _index_faults(tx, entry, [row[0] for row in key_rows])
     if key_rows and not own_numbers and _is_rowid_key(tx, entry):
@@ -197,7 +203,7 @@ def _index_faults(tx: Tx, entry: TableEntry, key_names: Sequence[str]) -> Iterat
             yield Fault(
                 f"column {columns} of table {entry.text!r} is UNIQUE: two devices may write the same value while "
                 "apart, and both rows must stand",
-                mending.plain_index(tx, entry.text, name),
+                "" if isinstance(name, UnreadableText) else mending.plain_index(tx, entry.text, name),
             )
 
 
@@ -205,7 +211,11 @@ def _numbering_fault(tx: Tx, entry: TableEntry, column: str) -> Fault:
     sql = tx.execute("SELECT sql FROM main.sqlite_master WHERE type = 'table' AND name = ?", (entry.text,)).fetchone()[
         0
     ]
-    what = "AUTOINCREMENT" if _AUTOINCREMENT.search(_QUOTED.sub("", sql)) else "a bare INTEGER PRIMARY KEY"
+    what = (
+        "AUTOINCREMENT"
+        if _AUTOINCREMENT.search(_QUOTED.sub("", mending.written(sql)))
+        else "a bare INTEGER PRIMARY KEY"
+    )
     return Fault(
         f"key column {column!r} of table {entry.text!r} is {what}, numbered by SQLite: two devices would both make "
         "row 5 and merge two different things into one; register the table with own numbers if the application chooses "
@@ -217,8 +227,6 @@ def _numbering_fault(tx: Tx, entry: TableEntry, column: str) -> Fault:
 def _has_triggers(tx: Tx, name: str) -> bool:
     """Whether it has any of the application's: those that capture its writes are idle while the node writes."""
     found = tx.execute(
-        "SELECT 1 FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE "
-        "AND substr(name, 1, ?) <> ? LIMIT 1",
-        (name, len(PREFIX), PREFIX),
-    ).fetchone()
-    return found is not None
+        "SELECT name FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE", (name,)
+    ).fetchall()
+    return not all(is_trigger(trigger) for (trigger,) in found)

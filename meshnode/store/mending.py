@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, NamedTuple
 
-from meshnode.store.database import Tx
+from meshnode.store.database import Tx, UnreadableText
 from meshnode.store.shapes import Shape
 from meshnode.store.tables import quote
 
@@ -109,7 +109,7 @@ def plain_index(tx: Tx, table: str, index: str) -> str:
     """The same index, not unique; or the table made again where it is a constraint of the table."""
     sql = tx.execute("SELECT sql FROM main.sqlite_master WHERE type = 'index' AND name = ?", (index,)).fetchone()[0]
     if sql is not None:
-        return f"DROP INDEX {quote(index)}; {_plain(sql)}"
+        return f"DROP INDEX {quote(index)}; {_plain(written(sql))}"
     return _again(tx, table, lambda definition: list(_without_unique(definition)))
 
 
@@ -194,7 +194,8 @@ def renamed_column(tx: Tx, table: str, column: str, size: int) -> str:
 
 def _again(tx: Tx, table: str, edit: Callable[[Definition], list[Edit]], *, leave_out: str | None = None) -> str:
     """Copy the rows, make the table again with its text edited, put the rows back, and make what belonged to it."""
-    sql = tx.execute("SELECT sql FROM main.sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone()[0]
+    sql = tx.execute("SELECT sql FROM main.sqlite_master WHERE type = 'table' AND name = ?", (table,))
+    sql = written(sql.fetchone()[0])
     definition = _parse(sql)
     body = _edited(sql, edit(definition), definition.start)
     kept = ", ".join(quote(name) for name, _ in _columns(tx, table) if name != leave_out)
@@ -212,7 +213,7 @@ def _again(tx: Tx, table: str, edit: Callable[[Definition], list[Edit]], *, leav
             f"CREATE TABLE main.{quote(table)} {_one_line(body)}",
             f"INSERT INTO main.{quote(table)} ({kept}) SELECT {kept} FROM {copy}",  # noqa: S608
             f"DROP TABLE {copy}",
-            *(_plain(each) for (each,) in found),
+            *(_plain(written(each)) for (each,) in found),
             "COMMIT",
         )
     )
@@ -259,6 +260,11 @@ def _columns(tx: Tx, table: str) -> list[tuple[str, str]]:
     """What can be written into: neither generated nor hidden."""
     found = tx.execute("SELECT name, type FROM pragma_table_xinfo(?, 'main') WHERE hidden = 0", (table,))
     return [(name, declared or "") for name, declared in found]
+
+
+def written(sql: str | UnreadableText) -> str:
+    """What `sqlite_master` has of an object; a comment, say, that is not UTF-8 keeps nobody from reading the rest."""
+    return sql if isinstance(sql, str) else sql.decode(errors="replace")
 
 
 def _names(tx: Tx) -> list[str]:

@@ -6,6 +6,9 @@ number is a row of `meshnode_meta`. Unsigned 64-bit clock parts are stored by `s
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from meshnode.errors import StoreError
 from meshnode.store.database import Tx
 
@@ -423,6 +426,8 @@ CREATE TRIGGER meshnode_log_added AFTER INSERT ON meshnode_log BEGIN
 """
 
 _MIGRATIONS: tuple[str, ...] = (_FORMAT_1, _FORMAT_2, _FORMAT_3, _FORMAT_4, _FORMAT_5)
+OWN: Final = frozenset(re.findall(r"CREATE TABLE (\w+)", "".join(_MIGRATIONS)))
+"""The names of the node's tables."""
 
 
 def migrate(tx: Tx) -> None:
@@ -466,11 +471,19 @@ def format_of(tx: Tx) -> int:
 
 def is_present(tx: Tx) -> bool:
     """Whether the database holds tables of a node."""
-    return tx.execute("SELECT 1 FROM sqlite_master WHERE name = 'meshnode_meta'").fetchone() is not None
+    found = tx.execute("SELECT name FROM pragma_table_info('meshnode_meta', 'main')").fetchall()
+    return [name for (name,) in found] == ["name", "value"]
+
+
+def names_in_use(tx: Tx) -> list[str]:
+    """The names of the node's tables that the database has, in whatever letter case: anything may have them."""
+    found = tx.execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
+    return [name for (name,) in found if name.lower() in OWN]
 
 
 def remove(tx: Tx) -> None:
-    """Take the node's own tables out again, and leave everything else."""
-    found = tx.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'meshnode\\_%' ESCAPE '\\'")
-    for (name,) in found.fetchall():
-        tx.execute(f'DROP TABLE "{name}"')
+    """Take the node's own tables out again, and leave everything else, an application's `meshnode_…` too."""
+    found = tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    for (name,) in found:
+        if name in OWN:
+            tx.execute(f'DROP TABLE "{name}"')

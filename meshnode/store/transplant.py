@@ -13,11 +13,10 @@ from typing import Final
 
 from meshnode.errors import StoreError
 from meshnode.store import meta, schema
-from meshnode.store.capture import PREFIX
+from meshnode.store.capture import is_trigger
 from meshnode.store.database import Tx
 from meshnode.store.tables import quote
 
-_OWN: Final = "meshnode_"
 _BROUGHT: Final = "adopted_with"
 JOURNAL: Final = "adopted_journal"
 """In `meshnode_meta`: how the application's file kept its journal before."""
@@ -43,7 +42,7 @@ def bring(tx: Tx, tables: Collection[str]) -> None:
         "ORDER BY CASE type WHEN 'table' THEN 0 WHEN 'index' THEN 1 ELSE 2 END, rowid"
     ).fetchall()
     for kind, name, table, sql in found:
-        if not (table.startswith(_OWN) or table in tables) or name.startswith(PREFIX):
+        if not (table in schema.OWN or table in tables) or is_trigger(name):
             continue
         if kind == "table":
             tx.execute(sql)
@@ -70,11 +69,9 @@ def clear(tx: Tx) -> None:
 
 def take_out(tx: Tx) -> None:
     """Drop the node's tables and the triggers that capture; everything else stays."""
-    found = tx.execute(
-        "SELECT name FROM main.sqlite_master WHERE type = 'trigger' AND substr(name, 1, ?) = ?", (len(PREFIX), PREFIX)
-    )
-    for (name,) in found.fetchall():
-        tx.execute(f"DROP TRIGGER main.{quote(name)}")
+    for (name,) in tx.execute("SELECT name FROM main.sqlite_master WHERE type = 'trigger'").fetchall():
+        if is_trigger(name):
+            tx.execute(f"DROP TRIGGER main.{quote(name)}")
     schema.remove(tx)
 
 

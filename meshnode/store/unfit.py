@@ -11,17 +11,28 @@ from contextlib import closing, suppress
 from types import ModuleType
 from typing import Any, Final
 
-from meshnode.store.database import Tx, no_fault
+from meshnode.errors import RegistrationError
+from meshnode.store.database import Tx, UnreadableText, no_fault
 from meshnode.store.destinations import Fault, faults
+from meshnode.store.mending import written
 from meshnode.store.names import TableEntry
 
 _MOST: Final = 64  # things wrong with one table that are told
 
 
 def ordinary(tx: Tx) -> list[str]:
-    """The tables of the application: no views or virtual tables, none of SQLite's or the node's."""
+    """The tables of the application: no views or virtual tables, none of SQLite's or the node's.
+
+    RegistrationError where no event can say the name of one.
+    """
     found = tx.execute("SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' ORDER BY name")
-    return [name for (name,) in found.fetchall() if not name.lower().startswith(("sqlite_", "meshnode_"))]
+    names = [name for (name,) in found.fetchall()]
+    for name in names:
+        if isinstance(name, UnreadableText):
+            raise RegistrationError(
+                f"the name of table {bytes(name)!r} is not UTF-8: rename it, or name the tables to adopt"
+            )
+    return [name for name in names if not name.lower().startswith(("sqlite_", "meshnode_"))]
 
 
 def all_faults(tx: Tx, sqlite: ModuleType, tables: Iterable[tuple[str, str]], *, own_numbers: bool) -> Iterator[Fault]:
@@ -45,7 +56,7 @@ def _copy_schema(tx: Tx, sqlite: ModuleType, scratch: Any) -> None:
     found = tx.execute("SELECT sql FROM main.sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
     for (sql,) in found:
         with suppress(sqlite.Error):  # a module or a function that only the application has
-            scratch.execute(sql)
+            scratch.execute(written(sql))
 
 
 def _is_mended(sqlite: ModuleType, scratch: Any, fault: Fault) -> bool:

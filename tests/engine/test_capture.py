@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,17 @@ def test_what_the_node_writes_is_not_captured(tmp_path: Path) -> None:
     assert authored(bench) == []
 
 
+def test_what_the_node_writes_is_not_captured_after_it_took_a_part_of_a_transaction_back(tmp_path: Path) -> None:
+    bench = adopted(tmp_path)
+    with bench.engine.context.transaction() as tx:
+        with suppress(ValueError), tx.savepoint():
+            tx.close_gate()
+            raise ValueError
+        tx.close_gate()
+        tx.execute("INSERT INTO t VALUES ('x', 1, 2)")
+    assert bench.sql("SELECT * FROM meshnode_captured") == []
+
+
 def test_a_remote_change_in_between_does_not_swallow_the_local_one(tmp_path: Path) -> None:
     bench = adopted(tmp_path)
     signed(bench, "INSERT INTO t VALUES ('x', 'old', 'old'), ('y', 'old', 'old'), ('z', 'old', 'old')")
@@ -294,6 +306,38 @@ def test_what_no_event_can_carry_stays_here_and_stops_nothing(tmp_path: Path) ->
     notice = bench.notices()["unsyncable"]
     assert notice.count == 4
     assert bench.sql("SELECT count(*) FROM t") == [(6,)]
+
+
+def raw(bench: Bench, sql: bytes) -> None:
+    """As a program has it that speaks Latin-1 to SQLite."""
+    subprocess.run(["sqlite3", str(bench.path)], input=sql, check=True)
+
+
+def test_a_name_that_is_not_utf_8_keeps_its_own_table_alone_from_being_signed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for name in ("t", "s"):
+        bench.sql(f"CREATE TABLE {name} (id TEXT PRIMARY KEY, a)")
+    bench.engine.adopt_tables([TableSpec("main", "t"), TableSpec("main", "s")])
+    raw(bench, b'CREATE TABLE "\xe9" (x); CREATE INDEX "i\xe9" ON t (a); CREATE VIEW "v\xe9" AS SELECT 1;')
+    raw(bench, b"INSERT INTO t VALUES ('x', 1)")
+    sign(bench)
+    raw(bench, b'ALTER TABLE t ADD COLUMN "c\xe9"; UPDATE t SET "c\xe9" = 2; INSERT INTO s VALUES (\'y\', 3);')
+    sign(bench)
+    assert authored(bench) == [({"id": "x"}, {"a": 1}), ({"id": "y"}, {"a": 3})]
+    assert "not UTF-8" in bench.notices()["table-unusable"].sample
+    raw(bench, b'ALTER TABLE t RENAME COLUMN "c\xe9" TO c')
+    sign(bench)
+    assert authored(bench)[2:] == [({"id": "x"}, {"c": 2})]
+
+
+def test_a_table_of_as_many_columns_as_sqlite_has(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(1999)]
+    bench = adopted(tmp_path, f"CREATE TABLE t (id TEXT PRIMARY KEY, {', '.join(names)})")
+    bench.sql("INSERT INTO t (id, c0, c1998) VALUES ('x', 1, 2)")
+    sign(bench)
+    bench.sql("UPDATE t SET c999 = 3")
+    sign(bench)
+    assert authored(bench) == [({"id": "x"}, {"c0": 1, "c1998": 2}), ({"id": "x"}, {"c999": 3})]
 
 
 def test_triggers_and_cascades_of_the_application_are_captured(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from support.attached import Item, attached, serving_node, shows
 from support.nodes import PATIENCE_S, free_port, linked, loopback, take
+from support.verbs import call
 
 from meshnode import Attached, BlockingAttached, Home, Node, Where, attach, join
 from meshnode.control.address import control_address
@@ -296,6 +297,18 @@ async def test_another_mesh_or_schema_or_a_node_s_own_file_is_refused(node: Node
             await attached(tmp_path, tmp_path / "other").__aenter__()
     with pytest.raises(TransportError, match="meshnode up"):
         await attached(tmp_path, tmp_path / "nobody", patience_s=0).__aenter__()
+
+
+@pytest.mark.parametrize("verb", ["adopt", "release"])
+async def test_its_file_is_neither_adopted_nor_released(verb: str, tmp_path: Path) -> None:
+    home, file = tmp_path / "n", tmp_path / "notes.db"
+    async with serving_node(home), attached(tmp_path, home) as app:
+        await (await app.table("items", Item).create(key="id")).upsert(Item("a", "Milk"))
+    refused = await asyncio.to_thread(call, home, verb, str(file))
+    assert refused.code == 1
+    assert "attached app" in refused.err
+    async with serving_node(home), attached(tmp_path, home) as app:
+        assert await rows_of(app) == {"a": Item("a", "Milk")}
 
 
 async def test_a_table_of_the_app_s_own_is_not_taken(node: Node, tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 import subprocess
 import threading
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from support.verbs import call, done
 from meshnode import Home, Node, join
 from meshnode.errors import RegistrationError
 from meshnode.node import adopting
+from meshnode.store.database import Database
 
 SCHEMA = """
 CREATE TABLE notes (id TEXT PRIMARY KEY, title TEXT, done INTEGER NOT NULL DEFAULT 0);
@@ -198,6 +201,64 @@ async def test_a_program_adopts_tables_of_the_database_that_its_node_is_in(tmp_p
             await node.adopt("bad", "notes")
 
 
+OWN_NAMES = """
+CREATE TABLE notes (id TEXT PRIMARY KEY, title TEXT);
+CREATE TABLE meshnode_mine (x); INSERT INTO meshnode_mine VALUES (1);
+CREATE TABLE Meshnode_Too (x);
+CREATE TRIGGER meshnode_capture_mine AFTER INSERT ON notes BEGIN INSERT INTO meshnode_mine VALUES (2); END;
+"""
+
+
+def test_tables_and_triggers_of_the_application_stay_whatever_their_names(tmp_path: Path) -> None:
+    home, app = tmp_path / "n", tmp_path / "app.db"
+    done(home, "init", "--name", "desk")
+    shell(app, OWN_NAMES)
+    before = shell(app, ".schema")
+    done(home, "adopt", str(app))
+    shell(app, "INSERT INTO notes VALUES ('n1', 'Milk'); CREATE TABLE meshnode_later (x)")
+    done(home, "release")
+    assert shell(app, "SELECT x FROM meshnode_mine; DROP TABLE meshnode_later") == "1\n2\n"
+    assert shell(app, ".schema") == before
+
+
+@pytest.mark.parametrize("name", ["meshnode_log", "meshnode_meta", "MESHNODE_SITES"])
+def test_a_table_of_the_application_with_the_name_of_one_of_the_node_s_is_told(name: str, tmp_path: Path) -> None:
+    home, app = tmp_path / "n", tmp_path / "app.db"
+    done(home, "init", "--name", "desk")
+    shell(app, SCHEMA + f"CREATE TABLE {name} (x); INSERT INTO {name} VALUES (1)")
+    refused = call(home, "adopt", str(app))
+    assert refused.code != 0
+    assert name in refused.err
+    assert (
+        shell(app, f"SELECT x FROM {name}; SELECT count(*) FROM sqlite_master WHERE name LIKE 'meshnode%'") == "1\n1\n"
+    )
+    assert done(home, "status").code == 0
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        (b'CREATE TABLE "\xe9" (id TEXT PRIMARY KEY)', "not UTF-8"),
+        (b'CREATE TABLE t (id TEXT PRIMARY KEY, "\xe9")', "not UTF-8"),
+        (b'CREATE TABLE t ("\xe9" TEXT PRIMARY KEY)', "not UTF-8"),
+        (b"CREATE TABLE t (id TEXT PRIMARY KEY, a DEFAULT '\xe9')", "not UTF-8"),
+        (b'CREATE TABLE t (id TEXT PRIMARY KEY, a); CREATE UNIQUE INDEX "\xe9" ON t (a)', "UNIQUE"),
+        (b'CREATE TABLE t (id TEXT PRIMARY KEY, a UNIQUE); CREATE INDEX "\xe9" ON t (a)', "UNIQUE"),
+        (b"CREATE TABLE t (id INTEGER PRIMARY KEY /* \xe9 */)", "bare INTEGER"),
+    ],
+    ids=["table", "column", "key", "default", "index", "other-index", "comment"],
+)
+def test_a_schema_that_is_not_utf_8_is_refused_in_words(sql: bytes, told: str, tmp_path: Path) -> None:
+    home, app = tmp_path / "n", tmp_path / "app.db"
+    done(home, "init", "--name", "desk")
+    subprocess.run(["sqlite3", str(app)], input=sql, check=True)
+    before = app.read_bytes()
+    refused = call(home, "adopt", str(app))
+    assert refused.code == 2
+    assert told in refused.err
+    assert app.read_bytes() == before
+
+
 STOPS = {
     "adopt": (
         "transplant.bring",
@@ -255,6 +316,31 @@ async def test_long_work_tells_how_far_it_is(tmp_path: Path) -> None:
     assert view.signed == 301
     assert (told[0], told[-1], told) == ((0, 301), (301, 301), sorted(told))
     assert len(told) > 3
+
+
+def test_an_application_has_its_turns_while_its_rows_are_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, app, slept = tmp_path / "n", tmp_path / "app.db", list[float]()
+    done(home, "init", "--name", "desk")
+    shell(app, SCHEMA)
+    with closing(sqlite3.connect(app)) as connection:
+        connection.executemany("INSERT INTO notes (id) VALUES (?)", [(f"n{number}",) for number in range(300)])
+        connection.commit()
+    seconds = itertools.count()
+    monkeypatch.setattr(adopting, "time", SimpleNamespace(monotonic=lambda: next(seconds) * 0.02, sleep=slept.append))
+    durable = list[int]()
+
+    def commit_durably(database: Database) -> None:
+        usual(database)
+        durable.extend(database._connection.execute("PRAGMA synchronous").fetchone())
+
+    usual = Database.commit_durably
+    monkeypatch.setattr(Database, "commit_durably", commit_durably)
+    done(home, "adopt", str(app))
+    assert len([each for each in slept if each > 0]) >= 3  # between the transactions, each of at most 128 rows
+    assert durable == [2]  # FULL
+    assert rows(app, "SELECT count(*), (SELECT count(*) FROM meshnode_gate) FROM meshnode_log") == [(300, 0)]
 
 
 def test_an_encrypted_database_is_refused_as_what_it_is(tmp_path: Path) -> None:
