@@ -16,7 +16,12 @@ EXAMPLES: Final[Mapping[str, str | tuple[str, ...]]] = {
     ),
     "service remove": "meshnode service remove",
     "service status": "meshnode service status --output json",
-    "invite": ("meshnode invite --wait", "meshnode invite --confirm --minutes 60", "meshnode invite approve phone"),
+    "invite": (
+        "meshnode invite --wait",
+        "meshnode invite --confirm --minutes 60",
+        "meshnode invite approve phone",
+        "meshnode invite list",
+    ),
     "join": "meshnode join - --name lap < invite.txt",
     "nearby": ("meshnode nearby --open", "meshnode nearby --seconds 10"),
     "pair": ("meshnode pair desk --name phone", "meshnode pair 192.168.1.7:50123"),

@@ -3,6 +3,8 @@
 `--wait` stays until somebody came with it and says who. `--confirm` stays too, and asks before whoever comes with it
 becomes a member; where that was interrupted, `invite approve DEVICE` and `invite deny DEVICE` answer (`status` shows
 who asks). To deny ends the invite.
+
+`invite list` shows the open ones, and `invite withdraw ID` takes one back.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ import math
 import sys
 
 from meshnode.cli import connect
-from meshnode.cli.output import json_line, print_one, printable
+from meshnode.cli.output import json_line, print_many, print_one, print_table, printable
 from meshnode.cli.questions import ask_meanwhile
 from meshnode.errors import PairingError, UsageError
 from meshnode.limits import INVITE_TTL_MS
+from meshnode.model.wording import time_text
 from meshnode.node.api import Operations
-from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, OpenInviteView
 
 _MINUTES = INVITE_TTL_MS // 60_000
 _LONGEST_MINUTES = 7 * 24 * 60
@@ -26,6 +29,7 @@ _WAIT_S = 3600.0  # seconds of one question what became of the invite; then it i
 
 _ENDS = {
     "denied": "not let in; the invite is of no use any more",
+    "withdrawn": "the invite was withdrawn, and nobody came in by it",
     "burnt": "wrong proofs used the invite up, and nobody came in by it: make a new one",
     "expired": "nobody came in by this invite before it expired: make a new one",
 }
@@ -36,10 +40,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("approve", "deny"),
-        help="answer for a device that asks to be let in, instead of inviting",
+        choices=("approve", "deny", "list", "withdraw"),
+        help="instead of inviting: answer for a device that asks to be let in, list open invites, or take one back",
     )
-    parser.add_argument("device", nargs="?", metavar="DEVICE", help="that device: its short id, site id or name")
+    parser.add_argument(
+        "named",
+        nargs="?",
+        metavar="DEVICE|ID",
+        help="that device, by its short id, site id or name; that invite, by the id that `invite list` shows",
+    )
     parser.add_argument(
         "--minutes",
         type=float,
@@ -55,23 +64,63 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Open one and show it, or answer."""
     if options.action is not None:
-        return connect.run(_answer(options))
+        return connect.run(_ACTIONS[options.action](options))
     if not (math.isfinite(options.minutes) and 0 < options.minutes <= _LONGEST_MINUTES):
         raise UsageError(f"--minutes takes a number above 0 and at most {_LONGEST_MINUTES}")
     return connect.run(_invite(options))
 
 
 async def _answer(options: argparse.Namespace) -> int:
-    if options.device is None:
+    if options.named is None:
         raise UsageError(f"invite {options.action}: which device? `meshnode status` shows who asks")
     approve = options.action == "approve"
     async with connect.writing(options, "invite") as operations:
-        who = await operations.decide(options.device, approve=approve)
+        who = await operations.decide(options.named, approve=approve)
     if options.output in ("json", "jsonl"):
         print_one(who, options.output)
     else:
         print(f"{_named(who)} is a member now." if approve else f"{_named(who)}: {_ENDS['denied']}.")
     return 0
+
+
+async def _list(options: argparse.Namespace) -> int:
+    if options.named is not None:
+        raise UsageError("invite list: it takes no more words")
+    async with connect.looking(options) as operations:
+        found = await operations.invites()
+    if options.output in ("json", "jsonl"):
+        print_many(found, options.output)
+    elif not found:
+        _say("No invite is open.")
+    else:
+        print_table([_row(each) for each in found])
+    return 0
+
+
+async def _withdraw(options: argparse.Namespace) -> int:
+    if options.named is None:
+        raise UsageError("invite withdraw: which invite? `meshnode invite list` shows those that are open")
+    async with connect.writing(options, "invite") as operations:
+        view = await operations.withdraw_invite(options.named)
+    if options.output in ("json", "jsonl"):
+        print_one(view, options.output)
+    else:
+        who = "" if view.who is None else f" {_named(view.who)}, who asked, is not let in."
+        print(f"The invite {view.id} is withdrawn: nobody comes in by it.{who}")
+    return 0
+
+
+def _row(view: OpenInviteView) -> dict[str, str]:
+    who = "" if view.who is None else f"{_named(view.who)} asks"
+    return {
+        "id": view.id,
+        "expires": time_text(view.expires_ms),
+        "asks first": "yes" if view.confirm else "no",
+        "who": who,
+    }
+
+
+_ACTIONS = {"approve": _answer, "deny": _answer, "list": _list, "withdraw": _withdraw}
 
 
 async def _invite(options: argparse.Namespace) -> int:

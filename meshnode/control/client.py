@@ -30,7 +30,7 @@ from meshnode.node.jsonvalues import from_json_builtins, parse_json, to_json
 from meshnode.node.lock import busy_text
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.metricviews import MetricView
-from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView, OpenInviteView
 from meshnode.node.projectionviews import ProjectionPage, RowWrite, WrittenView
 from meshnode.node.syncviews import FrontierView, SyncRequest, SyncStateView
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
@@ -231,6 +231,12 @@ class ControlClient:
             view = await self._call(pairing.INVITED, arguments)
             if view.state != seen or loop.time() >= end:
                 return view
+
+    async def invites(self) -> list[OpenInviteView]:
+        return await self._call(pairing.INVITES, asked.NoArguments())
+
+    async def withdraw_invite(self, invite_id: str) -> OpenInviteView:
+        return await self._call(pairing.WITHDRAW_INVITE, asked.WithdrawInvite(id=invite_id))
 
     async def decide(self, named: str, *, approve: bool) -> CandidateView:
         return await self._call(pairing.DECIDE, asked.Decide(named=named, approve=approve))

@@ -213,6 +213,12 @@ class Invited(Arguments, frozen=True, kw_only=True):
     timeout_s: float = 0.0
 
 
+class WithdrawInvite(Arguments, frozen=True, kw_only=True):
+    """Of `withdraw-invite`."""
+
+    id: str
+
+
 class Decide(Arguments, frozen=True, kw_only=True):
     """Of `decide`."""
 

@@ -34,7 +34,7 @@ class ControlServer:
 
     def __init__(self, operations: Operations, home: Home, *, dashboard_port: int = 0) -> None:
         self._operations = operations
-        self._dashboard = DashboardPort(operations, dashboard_port, way_in(home.path))
+        self._dashboard = DashboardPort(operations, dashboard_port, way_in(home.path), home.dashboard_port_path)
         self._home = home
         self._stopping = asyncio.Event()
         self._entered = AsyncExitStack()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from meshnode import limits
 from meshnode.engine.authority import NAMED_AT_MOST, issue_vouch, own_key
 from meshnode.engine.membership import all_records, introduction_of
-from meshnode.errors import CloseCode, MembershipError, UsageError
+from meshnode.errors import CloseCode, MembershipError, NotFoundError, UsageError
 from meshnode.model.hlc import tick
 from meshnode.model.invite import SECRET_BYTES, Invite, invite_id
 from meshnode.model.issuing import RETIRED_HERE, authorities, named
@@ -17,6 +17,7 @@ from meshnode.model.pairing import Proof, inviter_mac
 from meshnode.model.site import short_text, site_id_of
 from meshnode.store import invites
 from meshnode.store.database import Tx
+from meshnode.store.invites import StoredInvite
 
 if TYPE_CHECKING:  # of no use to who only reads
     from meshnode.engine.context import Context
@@ -53,7 +54,7 @@ def create_invite(
         raise MembershipError(no_authority(context))
     invites.remove_expired(tx, now_ms)
     if invites.open_count(tx, now_ms) >= limits.OPEN_INVITES:
-        raise UsageError(f"{limits.OPEN_INVITES} invites are open already: wait until one expires")
+        raise UsageError(f"{limits.OPEN_INVITES} invites are open already: withdraw one")
     secret = context.env.random_bytes(SECRET_BYTES)
     kept = tuple(addrs[: limits.ADDRESSES_PER_SITE])
     invite = Invite(context.mesh_id, key.site, context.founder, secret, kept, now_ms + ttl_ms)
@@ -61,8 +62,25 @@ def create_invite(
     return invite
 
 
+def withdraw(context: Context, tx: Tx, named: bytes) -> StoredInvite:
+    """Take an open invite back: who holds it is refused as with any other that is over, also who asks by it now.
+
+    NotFoundError where it is not open, with what became of it.
+    """
+    invite = invites.get(tx, named)
+    if invite is not None and invite.open(context.env.wall_ms()):
+        invites.withdraw(tx, named)
+        return invite
+    if invite is not None and invite.consumed_by is not None:
+        joined = short_text(site_id_of(invite.consumed_by))
+        raise NotFoundError(f"the invite {named.hex()} was used by {joined} already: `meshnode retire {joined}`")
+    if invite is not None and invite.withdrawn:
+        raise NotFoundError(f"the invite {named.hex()} was withdrawn already")
+    raise NotFoundError(f"no invite {named.hex()} is open here: `meshnode invite list` shows those that are")
+
+
 def refusal(context: Context, tx: Tx, named: bytes, public_key: bytes) -> CloseCode | None:
-    """None if a joiner with this key may try this invite. Expired, used up, burnt and unknown look alike."""
+    """None if a joiner with this key may try this invite. Those that are over and unknown ones look alike."""
     cannot = cannot_admit(context, public_key)
     if cannot is CloseCode.RETIRED:
         return cannot

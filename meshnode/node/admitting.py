@@ -12,7 +12,7 @@ from meshnode.model.frames import INVITE_ID_BYTES
 from meshnode.model.membership import Membership
 from meshnode.model.site import short_text, site_id_of, site_text
 from meshnode.model.wording import quoted
-from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, OpenInviteView
 from meshnode.store import invites
 from meshnode.store.database import Tx
 from meshnode.store.invites import StoredInvite
@@ -58,15 +58,29 @@ def asking(tx: Tx, now_ms: int) -> list[CandidateView]:
     return [_view(each) for each in candidates.candidates(tx, now_ms)]
 
 
+def open_invites(tx: Tx, now_ms: int) -> list[OpenInviteView]:
+    """Those that somebody may still come in by, the next to expire first."""
+    return [_open_view(each) for each in invites.every_open(tx, now_ms)]
+
+
+def withdraw(engine: Engine, invite_id: str) -> OpenInviteView:
+    """Take one back, in a transaction of its own; UsageError for what is no id."""
+    from meshnode.engine.invites import withdraw as taken_back  # of no use to who only reads
+
+    context, named = engine.context, _id_bytes(invite_id)
+    return _open_view(context.transact(lambda tx: taken_back(context, tx, named)))
+
+
 def invited(tx: Tx, membership: Membership, invite_id: str, now_ms: int) -> InvitedView:
     """What became of the invite of this id; UsageError for what is no id."""
     invite = invites.get(tx, _id_bytes(invite_id))
     if invite is None:
         return InvitedView(state="expired")  # expired ones are forgotten when another one is made
-    candidate = candidates.Candidate.of(invite)
-    who = None if candidate is None else _view(candidate)
+    who = _who(invite)
     if invite.consumed_by is not None:
         return InvitedView(state="joined", who=_joined(membership, invite.consumed_by, invite))
+    if invite.withdrawn:
+        return InvitedView(state="withdrawn", who=who)
     if invite.tries >= INVITE_TRIES:
         return InvitedView(state="burnt" if who is None else "denied", who=who)
     if now_ms > invite.expires_ms:
@@ -89,6 +103,16 @@ def _joined(membership: Membership, public_key: bytes, invite: StoredInvite) -> 
     member = membership.by_site.get(site)
     name = member.name if member is not None else invite.candidate_name
     return CandidateView(site=site_text(site), short=short_text(site), name=name, expires_ms=invite.expires_ms)
+
+
+def _open_view(invite: StoredInvite) -> OpenInviteView:
+    named, who = invite.invite_id.hex(), _who(invite)
+    return OpenInviteView(id=named, expires_ms=invite.expires_ms, confirm=bool(invite.confirm), who=who)
+
+
+def _who(invite: StoredInvite) -> CandidateView | None:
+    candidate = candidates.Candidate.of(invite)
+    return None if candidate is None else _view(candidate)
 
 
 def _view(candidate: candidates.Candidate) -> CandidateView:

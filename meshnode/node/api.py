@@ -20,7 +20,7 @@ from meshnode.node.doctorviews import DoctorView
 from meshnode.node.eventviews import EVENTS_PER_PAGE, EventPage, EventQuery
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.metricviews import MetricView
-from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView, OpenInviteView
 from meshnode.node.projectionviews import ProjectionPage, RowWrite, WrittenView
 from meshnode.node.syncviews import FrontierView, SyncRequest, SyncStateView
 from meshnode.node.verifyviews import VerifyProgress, VerifyReport
@@ -256,6 +256,17 @@ class Operations(Protocol):
 
     async def invited(self, invite_id: str, *, seen: str = "open", timeout_s: float = 0.0) -> InvitedView:
         """What became of the invite of this id, as soon as its state is not `seen`, or after `timeout_s` seconds."""
+        ...
+
+    async def invites(self) -> list[OpenInviteView]:
+        """The invites that somebody may still come in by, the next to expire first."""
+        ...
+
+    async def withdraw_invite(self, invite_id: str) -> OpenInviteView:
+        """Take the open invite of this id back: nobody comes in by it, also not who asks by it now.
+
+        Raises NotFoundError where none of this id is open, UsageError for what is no id.
+        """
         ...
 
     async def decide(self, named: str, *, approve: bool) -> CandidateView:

@@ -21,7 +21,7 @@ from meshnode.node.loopthread import LoopThread
 from meshnode.node.memberviews import MemberView
 from meshnode.node.node import Node
 from meshnode.node.opening import Settings
-from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView, OpenInviteView
 from meshnode.node.threaded import BlockingIterator, Failed
 from meshnode.node.views import (
     AcknowledgedView,
@@ -182,6 +182,14 @@ class BlockingNode(BlockingTables[Node]):
     def invited(self, invite_id: str, *, seen: str = "open", timeout_s: float = 0.0) -> InvitedView:
         """What became of an invite, as soon as its state is not `seen`, or after `timeout_s` seconds."""
         return self.run(lambda node: node.invited(invite_id, seen=seen, timeout_s=timeout_s))
+
+    def invites(self) -> list[OpenInviteView]:
+        """The invites that somebody may still come in by."""
+        return self.run(lambda node: node.invites())
+
+    def withdraw_invite(self, invite_id: str) -> OpenInviteView:
+        """Take an open invite back."""
+        return self.run(lambda node: node.withdraw_invite(invite_id))
 
     def decide(self, named: str, *, approve: bool) -> CandidateView:
         """Say yes or no to a device that holds an invite and asks."""

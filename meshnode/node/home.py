@@ -103,6 +103,11 @@ class Home:
         return self.path / "port"
 
     @property
+    def dashboard_port_path(self) -> Path:
+        """The port of loopback that the dashboard had last."""
+        return self.path / "dashboard-port"
+
+    @property
     def incarnation_path(self) -> Path:
         """The second copy of the database's incarnation, in hex (profile §8)."""
         return self.path / "incarnation"

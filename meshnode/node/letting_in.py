@@ -8,7 +8,7 @@ from meshnode.errors import NotFoundError
 from meshnode.limits import INVITE_TTL_MS, NEARBY_TTL_MS
 from meshnode.node import admitting
 from meshnode.node.bell import Bell
-from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView, OpenInviteView
 from meshnode.node.storage import wall_ms
 from meshnode.node.stored import Stored
 
@@ -37,6 +37,14 @@ class LettingIn(Stored):
             if view.state != seen or left <= 0 or self._ended():
                 return view
             await Bell.wait(rung, min(left, LOOK_S))
+
+    async def invites(self) -> list[OpenInviteView]:
+        """Those that somebody may still come in by."""
+        return await self.storage.read(lambda tx: admitting.open_invites(tx, wall_ms()))
+
+    async def withdraw_invite(self, invite_id: str) -> OpenInviteView:
+        """Take one back."""
+        return await self._write(lambda engine: admitting.withdraw(engine, invite_id))
 
     async def decide(self, named: str, *, approve: bool) -> CandidateView:
         """Say yes or no to one that holds an invite and asks."""

@@ -32,10 +32,19 @@ class CandidateView(PairingView, frozen=True, kw_only=True):
     expires_ms: int = 0  # until then somebody can say yes
 
 
+class OpenInviteView(PairingView, frozen=True, kw_only=True):
+    """An invite that somebody may still come in by, without what opens it."""
+
+    id: str
+    expires_ms: int
+    confirm: bool = False
+    who: CandidateView | None = None  # who asks by it
+
+
 class InvitedView(PairingView, frozen=True, kw_only=True):
     """What became of an invite."""
 
-    state: str  # open, asks, joined, denied, burnt (by wrong proofs), expired
+    state: str  # open, asks, joined, denied, withdrawn, burnt (by wrong proofs), expired
     who: CandidateView | None = None  # who asks, or joined, or was denied
 
 

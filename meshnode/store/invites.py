@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from meshnode import limits
 from meshnode.store.database import Tx
 
+_WITHDRAWN = limits.INVITE_TRIES + 1  # tries: wrong proofs never get there, since a burnt invite takes no more of them
 _COLUMNS = "invite_id, secret, expires_ms, tries, consumed_by, confirm, candidate, candidate_name, candidate_ms"
 
 
@@ -36,9 +37,18 @@ class StoredInvite:
         taken_by_another = self.consumed_by not in (None, public_key) or self.candidate not in (None, public_key)
         return self.alive(now_ms) and not taken_by_another
 
+    def open(self, now_ms: int) -> bool:
+        """Whether somebody can still come in by it for the first time."""
+        return self.alive(now_ms) and self.consumed_by is None
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether a person here took it back."""
+        return self.tries >= _WITHDRAWN
+
     def asks(self, now_ms: int) -> bool:
         """Whether its candidate waits for a person."""
-        return self.alive(now_ms) and self.candidate is not None and self.consumed_by is None
+        return self.open(now_ms) and self.candidate is not None
 
 
 def add(tx: Tx, invite_id: bytes, secret: bytes, expires_ms: int, *, confirm: bool = False) -> None:
@@ -63,6 +73,17 @@ def burn_try(tx: Tx, invite_id: bytes) -> None:
 def burn(tx: Tx, invite_id: bytes) -> None:
     """This invite lets nobody in any more."""
     tx.execute("UPDATE meshnode_invites SET tries = ? WHERE invite_id = ?", (limits.INVITE_TRIES, invite_id))
+
+
+def withdraw(tx: Tx, invite_id: bytes) -> None:
+    """This invite lets nobody in any more, since a person here said so."""
+    tx.execute("UPDATE meshnode_invites SET tries = ? WHERE invite_id = ?", (_WITHDRAWN, invite_id))
+
+
+def every_open(tx: Tx, now_ms: int) -> list[StoredInvite]:
+    """Those that somebody could still use for the first time, the next to expire first."""
+    rows = tx.execute(f"SELECT {_COLUMNS} FROM meshnode_invites ORDER BY expires_ms, invite_id").fetchall()  # noqa: S608
+    return [invite for invite in (StoredInvite(*row) for row in rows) if invite.open(now_ms)]
 
 
 def ask(tx: Tx, invite_id: bytes, public_key: bytes, name: str, now_ms: int) -> None:

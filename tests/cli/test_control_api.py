@@ -32,7 +32,7 @@ from meshnode.errors import (
 from meshnode.node.config import Config
 from meshnode.node.home import Home
 from meshnode.node.metricviews import exposition
-from meshnode.node.pairing_views import InvitedView
+from meshnode.node.pairing_views import InvitedView, OpenInviteView
 from meshnode.node.views import RowChange, RowView
 
 
@@ -105,6 +105,9 @@ async def test_all_operations_pass_through(home: Home, node: MemoryNode) -> None
     node.becomes = [InvitedView(state="asks", who=node.guest)]
     assert await client.invited("00" * 8, timeout_s=9) == node.becomes[0]
     assert await client.decide(node.guest.short, approve=True) == node.guest
+    node.open_invites = [OpenInviteView(id="00" * 8, expires_ms=5)]
+    assert await client.invites() == node.open_invites
+    assert (await client.withdraw_invite("00" * 8)).id == "00" * 8
     assert (await client.nearby_open(7)).until_ms == 7
     assert (await client.nearby(seen="open", timeout_s=9)).state == "asks"
     assert (await client.nearby_answer("012345", yes=True)).state == "joined"

@@ -78,8 +78,8 @@ async def test_where_no_node_runs_it_says_what_to_do(home: Home) -> None:
 
 
 async def test_nothing_listens_before_it_was_asked_for_or_after_the_node_stopped(home: Home) -> None:
-    await DashboardPort(MemoryNode(), 0, way_in(home.path)).close()
-    port = DashboardPort(MemoryNode(), 0, way_in(home.path))
+    await DashboardPort(MemoryNode(), 0, way_in(home.path), home.dashboard_port_path).close()
+    port = DashboardPort(MemoryNode(), 0, way_in(home.path), home.dashboard_port_path)
     view = await port.open()
     assert await asyncio.to_thread(answers, view.url) == 200
     way_in(home.path).write_text("left by a verb")
@@ -92,7 +92,7 @@ async def test_nothing_listens_before_it_was_asked_for_or_after_the_node_stopped
 async def test_the_file_goes_when_it_is_of_no_use_any_more(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dashboard, "TICKET_S", 0.05)
     way_in(home.path).write_text("left by a verb")
-    port = DashboardPort(MemoryNode(), 0, way_in(home.path))
+    port = DashboardPort(MemoryNode(), 0, way_in(home.path), home.dashboard_port_path)
     await port.open()
     async with asyncio.timeout(60):
         while way_in(home.path).exists():  # noqa: ASYNC110 - a file rings no bell
@@ -105,11 +105,35 @@ async def test_the_port_that_the_settings_name_is_used_or_said(home: Home) -> No
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         number = taken.getsockname()[1]
-        port = DashboardPort(MemoryNode(), number, way_in(home.path))
+        port = DashboardPort(MemoryNode(), number, way_in(home.path), home.dashboard_port_path)
         with pytest.raises(ConfigError, match=f"cannot listen on TCP port {number}"):
             await port.open()
     assert f":{number}/" in (await port.open()).url
     await port.close()
+
+
+async def test_the_next_node_takes_the_same_port_unless_another_program_has_it(home: Home) -> None:
+    """A page left open finds the restarted node where it was; of what was kept nothing else comes."""
+
+    async def opened() -> str:
+        port = DashboardPort(MemoryNode(), 0, way_in(home.path), home.dashboard_port_path)
+        url = (await port.open()).url
+        assert await asyncio.to_thread(answers, url) == 200
+        await port.close()
+        return url.partition("/enter")[0]
+
+    first = await opened()
+    assert await opened() == first
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", int(first.rpartition(":")[2])))
+        taken.listen()
+        other = await opened()
+        assert other != first
+    assert await opened() == other
+    for damaged in (b"", b"\xff", b"-1", b"70000", b"0"):
+        home.dashboard_port_path.write_bytes(damaged)
+        await opened()
 
 
 async def test_a_way_in_that_a_killed_node_left_goes_as_the_next_one_starts(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from support.command import Result, meshnode
 from support.memory_node import MemoryNode
 
 from meshnode.node.home import Home
-from meshnode.node.pairing_views import CandidateView, InvitedView
+from meshnode.node.pairing_views import CandidateView, InvitedView, OpenInviteView
 
 LAP = CandidateView(site="cd" * 16, short="cd" * 4, name="lap\x1b[0m")
 SHOWN = "'lap\\x1b[0m' (site cdcdcdcd)"
@@ -41,6 +41,7 @@ async def test_waiting_for_whoever_comes(home: Home, node: MemoryNode) -> None:
     ("state", "says"),
     [
         ("expired", "nobody came in by this invite before it expired"),
+        ("withdrawn", "the invite was withdrawn"),
         ("burnt", "wrong proofs used the invite up"),
         ("denied", "not let in"),
     ],
@@ -82,9 +83,25 @@ async def test_status_shows_who_asks(home: Home, node: MemoryNode) -> None:
     assert (await meshnode("status", "--output", "json", home=home.path)).json["asking"] == []
 
 
+async def test_open_invites_are_listed_and_withdrawn(home: Home, node: MemoryNode) -> None:
+    nothing = await meshnode("invite", "list", home=home.path)
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "No invite is open.\n")
+    node.open_invites = [OpenInviteView(id="00" * 8, expires_ms=0, confirm=True, who=LAP)]
+    listed = await meshnode("invite", "list", home=home.path)
+    assert f"{'00' * 8}  1970-01-01T00:00:00.000Z " in listed.out
+    assert f"yes         {SHOWN} asks" in listed.out
+    gone = await meshnode("invite", "withdraw", "00" * 8, home=home.path)
+    assert (
+        gone.out == f"The invite {'00' * 8} is withdrawn: nobody comes in by it. {SHOWN}, who asked, is not let in.\n"
+    )
+    complains(await meshnode("invite", "withdraw", "00" * 8, home=home.path), 1, "no invite")
+
+
 async def test_words_that_cannot_be_used(home: Home, node: MemoryNode) -> None:
     for arguments, code, says in (
         (["invite", "approve"], 2, "which device?"),
+        (["invite", "withdraw"], 2, "which invite?"),
+        (["invite", "list", "x"], 2, "no more words"),
         (["invite", "perhaps", "lap"], 2, "perhaps"),
         (["invite", "approve", "x"], 1, ""),
         (["nearby", "--open", "--minutes", "16"], 2, "--minutes"),

@@ -34,7 +34,7 @@ LINES: dict[str, tuple[str, ...]] = {  # by verb; every verb that names somethin
     "frontier": ("--peer nope",),
     "request-sync": ("nope", "--table nope"),
     "digest": ("nope",),
-    "invite": ("approve nope",),
+    "invite": ("approve nope", f"withdraw {'00' * 8}"),
     "config": ("apply absent", "check absent"),
     "identity": ("import absent --home new",),
     "conform": ("absent",),

@@ -169,6 +169,9 @@ async def _settings(ask: Asker) -> None:
 async def _pairing(ask: Asker) -> None:
     invite = await ask("invite", ttl_ms=60_000, confirm=True)
     assert (await ask("invited", id=invite["id"]))["state"] == "open"
+    assert [each["id"] for each in await ask("invites")] == [invite["id"]]
+    await ask("withdraw-invite", id=invite["id"])
+    assert (await ask("invited", id=invite["id"]))["state"] == "withdrawn"
     await ask("nearby-open", ttl_ms=60_000)
     assert (await ask("nearby"))["state"] == "open"
     await ask("nearby-close")
@@ -208,7 +211,7 @@ async def test_every_operation_fails_as_documented(tmp_path: Path) -> None:
         "acknowledge-conflict": {"id": "00" * 16}, "acknowledge": {"ids": [99]},
         "decide": {"named": "nobody", "approve": True}, "nearby-answer": {"code": "000000", "yes": True},
         "set-role": {"subject": "nobody", "role": "reader"}, "retire": {"subject": "nobody"},
-        "vouch": {"subject": "nobody"},
+        "vouch": {"subject": "nobody"}, "withdraw-invite": {"id": "00" * 8},
     }  # fmt: skip
     wrong = {
         "add-table": {"table": "sqlite_x", "key": {"id": "TEXT"}, "columns": {}},

@@ -18,7 +18,7 @@ from meshnode import Node, join
 from meshnode.control.web import live
 from meshnode.node.nearby import Comparison
 from meshnode.node.nearby_join import pair_nearby
-from meshnode.node.pairing_views import InvitedView, NearbyView
+from meshnode.node.pairing_views import InvitedView, NearbyView, OpenInviteView
 from meshnode.node.storage import wall_ms
 
 HOSTILE = "</bdi><script>document.title='owned'</script>\u202e{{ 7*7 }}'\"><img src=x onerror=alert(1)>" + "x" * 9000
@@ -215,6 +215,43 @@ def test_hostile_names_are_shown_and_nothing_else(browser: Browser) -> None:
         assert page.title() == "Members · desk · meshnode"
         assert page.locator("main script, main img, main [onerror]").count() == 0
         assert not overflows(page)
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "none"])
+def test_an_invite_is_taken_back_and_of_two_pages_the_second_is_told(browser: Browser, scripts: bool) -> None:
+    node = crowd(1)
+    elsewhere = OpenInviteView(id="ee" * 8, expires_ms=wall_ms() + 3_600_000, who=candidate("phone"))
+    node.open_invites.append(elsewhere)
+    options: dict[str, Any] = {"java_script_enabled": scripts}
+    with (
+        Served(node) as served,
+        visiting(browser, served, **options) as (page, _),
+        visiting(browser, served, java_script_enabled=False) as (other, late),
+    ):
+        page.goto(f"{served.origin}/members")
+        page.get_by_role("button", name="Make an invite").click()
+        expect(page.locator("#invite-text")).to_be_visible()
+        if not scripts:
+            page.get_by_role("link", name="Back").click()
+        other.goto(f"{served.origin}/members")
+        expect(page.locator(f"#invite-{elsewhere.id}")).to_contain_text("waits for your answer")
+        for tab in (page, other):
+            tab.locator(f"#invite-{'01' * 8} summary").click()
+        assert not scripts or violations(page) == []
+        page.get_by_role("button", name="Withdraw it").locator("visible=true").click()
+        expect(page.get_by_text("The invite 01010101 is withdrawn: nobody comes in by it.")).to_be_visible()
+        if not scripts:
+            page.get_by_role("link", name="Back").click()
+        expect(page.locator(f"#invite-{'01' * 8}")).to_contain_text("withdrawn")
+        expect(page.locator("#invite-text")).to_have_count(0)
+        other.get_by_role("button", name="Withdraw it").locator("visible=true").click()
+        expect(other.get_by_text(f"no invite {'01' * 8} is open here")).to_be_visible()
+        late.wrong = [text for text in late.wrong if "404" not in text]  # the answer to what is over
+        page.goto(f"{served.origin}/members")
+        page.locator(f"#invite-{elsewhere.id} summary").click()
+        page.get_by_role("button", name="Withdraw it").locator("visible=true").click()
+        expect(page.get_by_text("phone (")).to_contain_text("who asked, was not let in")
+        assert node.open_invites == []
 
 
 def test_it_works_without_scripts_and_shows_an_invite_once(browser: Browser) -> None:

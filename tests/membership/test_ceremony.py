@@ -19,13 +19,13 @@ from meshnode.codec.framing import FrameReader, frame
 from meshnode.engine import invites
 from meshnode.engine.authority import issue_retirement, issue_role, issue_vouch
 from meshnode.engine.invites import Admission
-from meshnode.errors import CloseCode, MeshError, PairingError, StoreError, UsageError
+from meshnode.errors import CloseCode, MeshError, NotFoundError, PairingError, StoreError, UsageError
 from meshnode.model.frames import Pair, Paired, PairHello, PairOpen, encode_frame
 from meshnode.model.frames_untrusted import decode_pairing_untrusted
 from meshnode.model.introduction import walk_untrusted
 from meshnode.model.invite import Invite
 from meshnode.model.pairing import Ends, Proof, joiner_mac, joiner_signature, transcript
-from meshnode.model.site import SiteKey
+from meshnode.model.site import SiteKey, short_text
 from meshnode.net.endpoint_ports import Ending
 from meshnode.node import ceremony
 from meshnode.node.ceremony import UnknownInvites, invite_over, join_over
@@ -192,20 +192,21 @@ async def test_a_lost_answer_can_be_had_again(inviter: Device) -> None:
     assert len(joined.records) == 3
 
 
-async def test_expired_used_burnt_and_unknown_look_alike(inviter: Device, time: TestTime) -> None:
+async def test_expired_used_burnt_withdrawn_and_unknown_look_alike(inviter: Device, time: TestTime) -> None:
     expired = make_invite(inviter, 1)
-    used, burnt = make_invite(inviter), make_invite(inviter)
+    used, burnt, withdrawn = make_invite(inviter), make_invite(inviter), make_invite(inviter)
     unknown = replace(used, secret=bytes(16))
     await pair(inviter, used, LAPTOP)
     for _ in range(limits.INVITE_TRIES):
         inviter.run(lambda tx: stored_invites.burn_try(tx, burnt.invite_id))
+    inviter.run(lambda tx: invites.withdraw(inviter.context, tx, withdrawn.invite_id))
     time.now_ms += 2
     seen = []
-    for invite in (expired, used, burnt, unknown):
+    for invite in (expired, used, burnt, withdrawn, unknown):
         admitted, error, link = await pair(inviter, invite, PHONE)
         assert admitted is None
         seen.append((str(error), link.ending, link.other.sent))
-    assert seen == [seen[0]] * 4
+    assert seen == [seen[0]] * 5
     assert seen[0][1:] == (REFUSAL, [])
 
 
@@ -525,11 +526,35 @@ def test_open_invites_are_bounded_and_expire(inviter: Device, time: TestTime) ->
     with pytest.raises(UsageError, match="open already"):
         make_invite(inviter)
     time.now_ms = made[0].expires_ms
-    with pytest.raises(UsageError, match="open already"):
+    with pytest.raises(UsageError, match="open already: withdraw one"):
         make_invite(inviter)
+    inviter.run(lambda tx: invites.withdraw(inviter.context, tx, made[1].invite_id))
+    again = make_invite(inviter, 1)
+    inviter.run(lambda tx: invites.withdraw(inviter.context, tx, again.invite_id))
     time.now_ms += 1
     make_invite(inviter)
     assert inviter.run(answered_until) == time.now_ms + limits.INVITE_TTL_MS
+
+
+async def test_what_is_over_cannot_be_withdrawn_and_says_why(inviter: Device, time: TestTime) -> None:
+    used, withdrawn, expired = (make_invite(inviter) for _ in range(3))
+    await pair(inviter, used, LAPTOP)
+
+    def withdraw(invite: Invite) -> object:
+        return inviter.run(lambda tx: invites.withdraw(inviter.context, tx, invite.invite_id))
+
+    withdraw(withdrawn)
+    assert [each.invite_id for each in inviter.run(lambda tx: stored_invites.every_open(tx, time.now_ms))] == [
+        expired.invite_id
+    ]
+    with pytest.raises(NotFoundError, match=f"used by .* already: `meshnode retire {short_text(LAPTOP.site)}`"):
+        withdraw(used)
+    with pytest.raises(NotFoundError, match="withdrawn already"):
+        withdraw(withdrawn)
+    time.now_ms = expired.expires_ms + 1
+    for gone in (expired, replace(expired, secret=bytes(16))):
+        with pytest.raises(NotFoundError, match="`meshnode invite list`"):
+            withdraw(gone)
 
 
 def test_an_invite_survives_a_restart(inviter: Device) -> None:

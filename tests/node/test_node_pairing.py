@@ -108,6 +108,32 @@ async def test_no_at_the_inviter_keeps_it_out(desk: Process, tmp_path: Path) -> 
     assert not (tmp_path / "lap" / "incarnation").exists()
 
 
+async def test_a_withdrawn_invite_lets_nobody_in_whether_somebody_asks_by_it_or_not(
+    desk: Process, tmp_path: Path
+) -> None:
+    waiting = await Asking.begin(desk, "--wait")
+    (listed,) = (await meshnode("invite", "list", "--output", "json", home=desk.home)).json
+    assert set(listed) == {"id", "expires_ms", "confirm", "who"}
+    said = await meshnode("invite", "withdraw", listed["id"], home=desk.home)
+    assert (said.code, said.out) == (0, f"The invite {listed['id']} is withdrawn: nobody comes in by it.\n")
+    ended = await waiting.end()
+    assert (ended.code, ended.err.strip().splitlines()[-1]) == (
+        1,
+        "meshnode: the invite was withdrawn, and nobody came in by it",
+    )
+    refused = await joining(tmp_path / "lap", waiting.invite)
+    assert (refused.code, "used, expired or not for this mesh" in refused.err) == (1, True), refused.err
+
+    view = await desk.client.invite(confirm=True)
+    lap = joining(tmp_path / "lap", view.invite)
+    assert (await desk.client.invited(view.id, timeout_s=PATIENCE_S)).state == "asks"
+    said = await meshnode("invite", "withdraw", view.id, home=desk.home)
+    assert said.code == 0, said.err
+    assert "'lap' (site " in said.out
+    assert (await lap).code == 1
+    assert (await desk.client.status()).asking == await desk.client.invites() == await desk.client.peers() == []
+
+
 @pytest.mark.parametrize("answer", ["approve", "deny"])
 async def test_where_the_question_was_interrupted_another_verb_answers(
     desk: Process, tmp_path: Path, answer: str

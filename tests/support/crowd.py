@@ -10,7 +10,7 @@ import msgspec
 from meshnode.errors import MembershipError
 from meshnode.model.issuing import COMPANY_ENDS
 from meshnode.node.memberviews import MemberView, RecordView
-from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, OpenInviteView
 from meshnode.node.storage import wall_ms
 from meshnode.node.views import PeerView
 from support.dashboard import MeshInMemory, peer
@@ -40,7 +40,9 @@ class Crowd(MeshInMemory):
     async def invite(self, ttl_ms: int = 900_000, *, confirm: bool = False) -> InviteView:
         self.ttls.append((ttl_ms, confirm))
         text = "meshnode-invite:" + f"{len(self.ttls)}abcdefghijklmnop" * 16
-        return InviteView(invite=text, expires_ms=wall_ms() + ttl_ms, id=f"{len(self.ttls):02}" * 8, confirm=confirm)
+        named, until_ms = f"{len(self.ttls):02}" * 8, wall_ms() + ttl_ms
+        self.open_invites.append(OpenInviteView(id=named, expires_ms=until_ms, confirm=confirm))
+        return InviteView(invite=text, expires_ms=until_ms, id=named, confirm=confirm)
 
     async def invited(self, invite_id: str, *, seen: str = "open", timeout_s: float = 0.0) -> InvitedView:
         return self.becomes[-1] if self.becomes else InvitedView(state="open")

@@ -29,7 +29,7 @@ from meshnode.node.inforce import InForce, digest_of
 from meshnode.node.memberviews import LeaveView, MemberView, RecordView
 from meshnode.node.metricviews import MetricView, single
 from meshnode.node.overview import SOFTWARE
-from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView, OpenInviteView
 from meshnode.node.projectionviews import ProjectionPage, RowWrite, WrittenView
 from meshnode.node.syncviews import AskedView, FrontierView, RequestView, StagedView, SyncRequest, SyncStateView
 from meshnode.node.verifyviews import ComparedEvent, ComparedRowView, ComparedTableView, VerifyProgress, VerifyReport
@@ -99,6 +99,7 @@ class MemoryNode:
         self.software = SOFTWARE
         self.complete_after = 0
         self.becomes: list[InvitedView] = []  # what `invited` tells of every invite
+        self.open_invites: list[OpenInviteView] = []
         self.near = NearbyView(state="closed")
         self.guest = CandidateView(site="ab" * 16, short="ab" * 4, name="lap")
         self.asked_of: list[tuple[str, str]] = []
@@ -289,6 +290,17 @@ class MemoryNode:
         self.asked_of.append((invite_id, seen))
         states = [state for state in self.becomes if state.state != seen]
         return states[0] if states else InvitedView(state=seen)
+
+    async def invites(self) -> list[OpenInviteView]:
+        return list(self.open_invites)
+
+    async def withdraw_invite(self, invite_id: str) -> OpenInviteView:
+        found = next((each for each in self.open_invites if each.id == invite_id), None)
+        if found is None:
+            raise NotFoundError(f"no invite {invite_id} is open here")
+        self.open_invites.remove(found)
+        self.becomes = [InvitedView(state="withdrawn", who=found.who)]
+        return found
 
     async def decide(self, named: str, *, approve: bool) -> CandidateView:
         (who,) = [state.who for state in self.becomes if state.who is not None and state.state == "asks"]

@@ -8,7 +8,7 @@ from meshnode.control import requests as asked
 from meshnode.control.operation import Call
 from meshnode.errors import ConfigError, IdentityError, MembershipError, NotFoundError, TransportError
 from meshnode.node.api import Operations
-from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView
+from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, NearbyView, OpenInviteView
 
 
 async def _invited(node: Operations, arguments: asked.Invited) -> InvitedView:
@@ -28,6 +28,14 @@ INVITE: Final = Call(
     raises=(MembershipError, IdentityError),
 )
 INVITED: Final = Call("invited", asked.Invited, InvitedView, _invited, waits=True)
+INVITES: Final = Call("invites", asked.NoArguments, list[OpenInviteView], lambda node, _: node.invites(), reads=True)
+WITHDRAW_INVITE: Final = Call(
+    "withdraw-invite",
+    asked.WithdrawInvite,
+    OpenInviteView,
+    lambda node, a: node.withdraw_invite(a.id),
+    raises=(NotFoundError,),
+)
 DECIDE: Final = Call(
     "decide",
     asked.Decide,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
@@ -28,7 +29,7 @@ from meshnode.control.web.pages import EVERY, PAGES
 from meshnode.control.web.rendering import Renderer, named_home
 from meshnode.control.web.shell import shell_context
 from meshnode.control.web.site import Context, Fragment, Looks, Page, Query, Web, said
-from meshnode.errors import MeshError
+from meshnode.errors import ConfigError, MeshError
 from meshnode.model.logevent import LogEvent, log_event
 from meshnode.node.api import Operations
 from meshnode.node.homepath import platform_home
@@ -44,20 +45,20 @@ class Dashboard:
 
     def __init__(self, doors: Doors, port: int) -> None:
         self._doors = doors
-        self._port = port
+        self.port = port
 
     def let_in(self) -> tuple[DashboardView, float]:
         """A way in, and for how many seconds it is one."""
-        url = f"http://127.0.0.1:{self._port}{ENTER}?{urlencode({'token': self._doors.ticket()})}"
+        url = f"http://127.0.0.1:{self.port}{ENTER}?{urlencode({'token': self._doors.ticket()})}"
         return DashboardView(url=url, expires_ms=wall_ms() + int(TICKET_S * 1000)), TICKET_S
 
 
 @asynccontextmanager
 async def serve_dashboard(
-    operations: Operations, port: int = 0, *, clock: Callable[[], float] = time.monotonic
+    operations: Operations, port: int = 0, *, last: int = 0, clock: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[Dashboard]:
-    """While it is entered. ConfigError where the port cannot be used."""
-    listener = loopback_listener(port, "dashboard_port" if port else "")
+    """While it is entered, on `port`, else on `last` where that is free. ConfigError where the port cannot be used."""
+    listener = loopback_listener(port, "dashboard_port") if port else _free_listener(last)
     port = listener.getsockname()[1]
     doors = Doors(clock, new_secret)
     stopping = asyncio.Event()
@@ -65,6 +66,12 @@ async def serve_dashboard(
     app = dashboard_app(operations, doors, port, stopping, home)
     async with serving(app, listener, stopping):
         yield Dashboard(doors, port)
+
+
+def _free_listener(last: int) -> socket.socket:
+    with suppress(ConfigError):  # another program's by now
+        return loopback_listener(last)
+    return loopback_listener()
 
 
 def dashboard_app(operations: Operations, doors: Doors, port: int, stopping: asyncio.Event, home: str = "") -> Guard:

@@ -29,11 +29,13 @@ async def _asking(web: Web, _query: Query) -> Context:
 async def _pairing(web: Web, _query: Query) -> Context:
     status, members = await web.looks.status(), await web.looks.members()
     invites = await web.invites.look(web.operations)
-    here = sum(view.state in ("open", "asks") for _, view in invites)
+    here = {made.id for made, _ in invites}
+    elsewhere = [each for each in await web.operations.invites() if each.id not in here]
     return {
         "hindrance": roster.hindrance(members),
         "invites": invites,
-        "invites_elsewhere": max(status.open_invites - here, 0),
+        "elsewhere": elsewhere[:QUESTIONS],
+        "elsewhere_more": max(len(elsewhere) - QUESTIONS, 0),
         "near": await web.operations.nearby(),
         "ttls": members_actions.TTLS,
         "own_name": status.name,

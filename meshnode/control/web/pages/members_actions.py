@@ -39,6 +39,12 @@ async def _invite(web: Web, request: Request, form: Form) -> Response:
     return HTMLResponse(web.render("invite.html", {**context, "kind": "good", "back": _HOME}))
 
 
+async def _withdraw(web: Web, request: Request, form: Form) -> Response:
+    view = await web.operations.withdraw_invite(form.get("id", ""))
+    who = "" if view.who is None else f" {shown(view.who.name, 40)} ({view.who.short}), who asked, was not let in."
+    return said(web, request, f"The invite {view.id[:8]} is withdrawn: nobody comes in by it.{who}", back=_HOME)
+
+
 async def _decide(web: Web, request: Request, form: Form) -> Response:
     yes = form.get("answer") == "yes"
     who = await web.operations.decide(form.get("site", ""), approve=yes)
@@ -105,6 +111,7 @@ def _back(form: Form) -> str:
 
 _ACTIONS: Final[dict[str, Action]] = {
     "invite": _invite,
+    "invite-withdraw": _withdraw,
     "decide": _decide,
     "nearby-open": _nearby_open,
     "nearby-answer": _nearby_answer,
