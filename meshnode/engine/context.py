@@ -73,6 +73,7 @@ class Context:
         self._membership_saved = False
         self._kept_membership: Membership | None = None  # the one that is on disk
         self._restartable = False
+        self.last_change = 0  # of the change sequence, as it is on disk; any thread may read it
         self._schema_changed = True
         self._followed_version = -1  # of the schema that was last looked at in a transaction that committed
         self._saved: tuple[Hlc, int, int] | None = None
@@ -94,6 +95,7 @@ class Context:
                 surfaced = self._save(tx)
                 if tx.log_touched:
                     self.shared.clear()
+            self.last_change = self.next_change - 1
             self._membership_saved, self._kept_membership = True, self.membership
             if not self._schema_changed:
                 self._followed_version = self.schema_version
