@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from meshnode.engine.environment import Environment
 from meshnode.engine.known import Known
+from meshnode.engine.shared import SharedBatches
 from meshnode.model.hlc import Hlc
 from meshnode.model.membership import Membership
 from meshnode.model.site import SiteKey
@@ -65,12 +66,14 @@ class Context:
         self.on_schema_change: Callable[[Tx], None] = lambda _tx: None
         self.settle: Callable[[Tx, Mapping[int, Collection[bytes]]], None] = lambda _tx, _keys: None
         self.silent: Callable[[], bool] = lambda: False  # whether nothing may be authored for the time being
+        self.shared = SharedBatches()
         self.coverages: dict[tuple[str, str], Coverage] = {}  # by (schema, table), what backfills walk through
         self._load_membership = load_membership
         self._stale = True
         self._membership_saved = False
         self._kept_membership: Membership | None = None  # the one that is on disk
         self._restartable = False
+        self.last_change = 0  # of the change sequence, as it is on disk; any thread may read it
         self._schema_changed = True
         self._followed_version = -1  # of the schema that was last looked at in a transaction that committed
         self._saved: tuple[Hlc, int, int] | None = None
@@ -90,6 +93,9 @@ class Context:
                 self._notice_schema_change(tx)
                 yield tx
                 surfaced = self._save(tx)
+                if tx.log_touched:
+                    self.shared.clear()
+            self.last_change = self.next_change - 1
             self._membership_saved, self._kept_membership = True, self.membership
             if not self._schema_changed:
                 self._followed_version = self.schema_version
@@ -98,6 +104,7 @@ class Context:
             self.judging.clear()
         except BaseException:
             self._stale = True
+            self.shared.clear()
             self.judging.clear()
             if not self._membership_saved and self._kept_membership is not None:
                 self.set_membership(self._kept_membership)  # whoever reads it meanwhile takes nobody for a member

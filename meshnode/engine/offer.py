@@ -73,6 +73,11 @@ class TableFilter:
         self._expires_ms = min(self._expires_ms, expires) if self._expires_ms else expires
         return True
 
+    @property
+    def expires(self) -> bool:
+        """Whether what was let through since the last `take_expiry` may go out only for a time."""
+        return self._expires_ms != _FOR_EVER
+
     def take_expiry(self) -> int:
         """Until when what was let through since the last call may go out; 0 for ever."""
         expires, self._expires_ms = self._expires_ms, _FOR_EVER

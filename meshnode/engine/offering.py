@@ -72,7 +72,25 @@ class Offering:
         if known.looked_to < self.cursor or changed:
             known.look_again(self.cursor)
         known.linked, known.filter = self._linked, self._allowed.text
-        linked = self._linked_numbers()
+        count = self._look_past()
+        if count is None:
+            count = self._look_at_each()
+        self.looked = count < offers.SCAN_ROWS
+        return self.looked
+
+    def _look_past(self) -> int | None:
+        """Pass a run of what only this node or the peer wrote in one step: its number of rows, None if it is none."""
+        known = self._known
+        found = offers.none_after(self._tx, known.looked_to, self._but)
+        if found is None or not found.whole:
+            return None
+        if found.rows and known.looked_to == self.cursor:
+            self.cursor = known.cursor = found.last
+        known.looked_to = found.last
+        return found.rows
+
+    def _look_at_each(self) -> int:
+        known, linked = self._known, self._linked_numbers()
         count = 0
         for position, site_no in offers.authors_after(self._tx, known.looked_to, self._but, self._allowed):
             count += 1
@@ -85,8 +103,7 @@ class Offering:
             else:
                 known.urgent_to = position
             known.looked_to = position
-        self.looked = count < offers.SCAN_ROWS
-        return self.looked
+        return count
 
     def _pass(self, position: int, *, held: bool) -> None:
         offers.pass_over(self._tx, self.cursor + 1, position - 1)

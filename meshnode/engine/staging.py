@@ -14,8 +14,8 @@ from meshnode.engine.context import Context
 from meshnode.engine.live import Ahead, waiting
 from meshnode.engine.offer import Filter, TableFilter
 from meshnode.engine.offering import Offering
+from meshnode.engine.shared import Content, plain
 from meshnode.limits import BATCH_EVENTS, LIVE_BACKLOG, LIVE_EVENTS
-from meshnode.model.deflate import deflated_events
 from meshnode.model.delivery import StagedFrame
 from meshnode.model.frames import (
     FEATURE_DEFLATE,
@@ -128,7 +128,7 @@ class Staging:
         for _ in range(ahead.room):
             offer, done = offers.events_at(self._tx, positions, self._allowed, LIVE_EVENTS)
             if offer.positions:
-                self._stage_events(delivery.LIVE, offer)
+                self._stage_events(delivery.LIVE, plain(offer))
             ahead.after, positions = (done or [ahead.after])[-1], positions[len(done) :]
         if not positions:
             ahead.after = end
@@ -205,7 +205,7 @@ class Staging:
         offer, done = offers.events_at(self._tx, due, self._allowed, self._batch)
         reoffers.remove(self._tx, self._stream, reoffers.EVENT, done)
         if offer.positions:
-            self._stage_events(delivery.EVENTS_AGAIN, offer)
+            self._stage_events(delivery.EVENTS_AGAIN, plain(offer))
         return True
 
     def _backfill(self) -> bool:
@@ -218,12 +218,13 @@ class Staging:
 
     def _new_events(self) -> bool:
         last = self._context.next_position - 1
-        offer = offers.events_after(
-            self._tx, self.cursor, self._stream.no, self._allowed, last, self._batch, author_no=self._carries_only
+        content = self._context.shared.events_after(
+            self._tx, self.cursor, self._stream.no, self._allowed, last, self._batch, self._carries_only
         )
+        offer = content.offer
         self.cursor = offer.scanned_to
         if offer.positions:
-            self._stage_events(delivery.EVENTS, offer)
+            self._stage_events(delivery.EVENTS, content)
         self._waits = not offer.positions and not offer.exhausted
         return not (offer.exhausted or self._waits)
 
@@ -275,7 +276,8 @@ class Staging:
         frame = Records(epoch=self._epoch, no=self._no + 1, records=offer.data)
         self._add(Items(kind, tuple(offer.positions)), encode_frame(frame))
 
-    def _stage_events(self, kind: int, offer: offers.Offer) -> None:
+    def _stage_events(self, kind: int, content: Content) -> None:
+        offer = content.offer
         if self._slots is None:
             self._slots = frontier.read(self._tx)
         clock = frontier.tick(self._slots, self._context.site)
@@ -285,13 +287,13 @@ class Staging:
         if kind == delivery.LIVE:
             frame = encode_frame(Live(epoch=self._epoch, no=self._no + 1, clock=clock, events=offer.data))
         else:
-            frame = encode_frame(self._batch_of(clock, offer.data))
+            frame = encode_frame(self._batch_of(clock, content))
         self._add(Items(kind, tuple(offer.positions)), frame)
 
-    def _batch_of(self, clock: dict[bytes, int], events: list[bytes]) -> Batch | DeflatedBatch:
-        deflated = deflated_events(events) if FEATURE_DEFLATE in self._features else None
+    def _batch_of(self, clock: dict[bytes, int], content: Content) -> Batch | DeflatedBatch:
+        deflated = content.deflated() if FEATURE_DEFLATE in self._features else None
         if deflated is None:
-            return Batch(epoch=self._epoch, no=self._no + 1, clock=clock, events=events)
+            return Batch(epoch=self._epoch, no=self._no + 1, clock=clock, events=content.offer.data)
         return DeflatedBatch(epoch=self._epoch, no=self._no + 1, clock=clock, deflated=deflated)
 
     def _add(self, items: Items, cbor: bytes) -> None:

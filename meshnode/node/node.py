@@ -466,4 +466,5 @@ class Node(Embedding, Reloading, LocalNode):
             )
         result = await self.storage.write(job)
         self._log_grew()
+        await asyncio.sleep(0)  # links ask the writer for what is new before the caller goes on, and builds an answer
         return result

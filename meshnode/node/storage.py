@@ -106,6 +106,10 @@ class Storage:
             self._follow_schema(self._engine, self._writer, version)
         return result
 
+    def last_change(self) -> int | None:
+        """The end of the change sequence; None where another process writes it, so that only a look can tell."""
+        return None if self._engine is None else self._engine.context.last_change
+
     async def read_apart(self, query: Callable[[Tx], T]) -> T:
         """Run one long query over one snapshot, on a thread and a connection of its own."""
         if self._closing:

@@ -56,13 +56,14 @@ def read_text(data: bytes) -> str | UnreadableText:
 class Tx:
     """An open write transaction; every statement of the node goes through it."""
 
-    __slots__ = ("_connection", "_fault", "adopted", "gate_closed")
+    __slots__ = ("_connection", "_fault", "adopted", "gate_closed", "log_touched")
 
     def __init__(self, connection: Any, fault: Fault) -> None:
         self._connection = connection
         self._fault = fault
         self.adopted = False  # whether there are adopted tables
         self.gate_closed = False
+        self.log_touched = False  # whether rows that the log had before are others by now, or gone
 
     def close_gate(self) -> None:
         """What is written to adopted tables from here on is this node's own: no trigger notes it (store/capture.py)."""

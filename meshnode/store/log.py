@@ -203,11 +203,13 @@ def unreadable(position: int) -> NoReturn:
 
 def remove(tx: Tx, positions: Iterable[int]) -> None:
     """Take events out; whoever does records their positions (store/removed.py)."""
+    tx.log_touched = True
     tx.executemany("DELETE FROM meshnode_log WHERE position = ?", [(each,) for each in positions])
 
 
 def label(tx: Tx, position: int, site_no: int, table_no: int, event: Event) -> None:
     """Make the columns of a row those of its event again."""
+    tx.log_touched = True
     tx.execute(
         "UPDATE meshnode_log SET site_no = ?, physical = ?, logical = ?, id_prefix = ?, table_no = ?"
         " WHERE position = ?",
@@ -227,6 +229,7 @@ def scan(tx: Tx, table_no: int, state: int, after: int, limit: int) -> Iterator[
 
 def set_states(tx: Tx, state: int, positions: Iterable[int]) -> int:
     """Note what became of events that had been held, or had named no row; how many were in another state before."""
+    tx.log_touched = True
     changed = "UPDATE meshnode_log SET state = ? WHERE position = ? AND state <> ?"
     return int(tx.executemany(changed, [(state, each, state) for each in positions]).rowcount)
 

@@ -134,6 +134,26 @@ def authors_after(tx: Tx, position: int, but: tuple[int, int], allowed: Allowed)
         yield row_position, site_no if site_no is not None and allowed(table_no, physical) else None
 
 
+class Passable(NamedTuple):
+    """The next rows of the log, where none of them may be offered: how many, the last one, whether any is missing."""
+
+    rows: int
+    last: int
+    whole: bool
+
+
+def none_after(tx: Tx, position: int, but: tuple[int, int]) -> Passable | None:
+    """The rows that `authors_after` would look at, in one step, where it would name no author; else None."""
+    rows, last, others = tx.execute(
+        "SELECT count(*), max(position), total(site_no NOT IN (?, ?) AND state <> 2) FROM"
+        " (SELECT position, site_no, state FROM meshnode_log WHERE position > ? ORDER BY position LIMIT ?)",
+        (*but, position, SCAN_ROWS),
+    ).fetchone()
+    if others:
+        return None
+    return Passable(rows, last, last - position == rows) if rows else Passable(0, position, True)
+
+
 def events_at(tx: Tx, positions: Iterable[int], allowed: Allowed, most: int = BATCH_EVENTS) -> tuple[Offer, list[int]]:
     """Events at these positions, and which are done with: staged, gone, or not for the peer any more."""
     offer, done = Offer.after(0, most), []
