@@ -53,7 +53,7 @@ NUMBERS: Final = (
 )
 OTHERS: Final = (None, True, False, [], {}, [[]], [{}], DEEP, {"$bytes": ""}, {"$bytes": "zz"}, {"$bytes": 1}, {"": 1})
 ANY: Final = st.one_of(st.sampled_from(TEXTS), st.sampled_from(NUMBERS), st.sampled_from(OTHERS), st.text(max_size=8))
-ENDLESS: Final = ("changes", "follow-notices", "conflict-changes")
+ENDLESS: Final = ("changes", "follow-notices", "conflict-changes", "project")
 EXAMPLES: Final = 12  # of each operation
 
 
