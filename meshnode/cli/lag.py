@@ -27,7 +27,8 @@ def peer_lines(peers: Iterable[PeerView]) -> Iterator[str]:
             if peer.behind or peer.unconfirmed:
                 yield f"{_label(peer)}: {_groups(peer.groups_behind)} behind{most}{told}"
             else:  # two figures of two things: what it acknowledged, and what it said that it applied
-                groups = f"{_groups(peer.groups_behind)}{most}{told}"
+                missing = _most(peer, "behind", "of which it told nothing: is the table missing there?")
+                groups = f"{_groups(peer.groups_behind)}{missing}{told}"
                 yield f"{_label(peer)}: has all events, and did not yet say that it applied them in {groups}"
         if peer.groups_ahead:
             most = _most(peer, "ahead", "of which nothing is applied here")

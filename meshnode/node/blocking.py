@@ -122,6 +122,7 @@ class BlockingNode(BlockingTables[Node]):
 
     def changes(self, *, since: int | None = None, table: str | None = None) -> BlockingIterator[ChangeView]:
         """Changes beyond `since` as they happen; the iterator waits for the next."""
+        since = self.beginning(since)
         return self.follow(lambda node: node.changes(since=since, table=table))
 
     def on_changes(
@@ -133,6 +134,7 @@ class BlockingNode(BlockingTables[Node]):
         failed: Failed | None = None,
     ) -> Subscription[ChangeView]:
         """The same as calls of `callback`, until it is cancelled or the node ends."""
+        since = self.beginning(since)
         return self.subscribe(lambda node: node.changes(since=since, table=table), callback, failed)
 
     def on_notices(

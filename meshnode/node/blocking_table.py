@@ -67,12 +67,14 @@ class BlockingTable(Generic[T]):
 
     def changes(self, *, since: int | None = None) -> BlockingIterator[Change[T]]:
         """Changes of the table as they happen; the iterator waits for the next."""
+        since = self._node.beginning(since)
         return self._node.follow(lambda _: self._table.changes(since=since))
 
     def on_changes(
         self, callback: Callable[[Change[T]], object], *, since: int | None = None, failed: Failed | None = None
     ) -> Subscription[Change[T]]:
         """The same as calls of `callback`, until it is cancelled or the node ends."""
+        since = self._node.beginning(since)
         return self._node.subscribe(lambda _: self._table.changes(since=since), callback, failed)
 
     # --- as a transaction wants it

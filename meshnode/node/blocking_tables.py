@@ -10,7 +10,6 @@ from meshnode.node.callbacks import Subscription
 from meshnode.node.live import Params, live_rows, query_rows, rows_until
 from meshnode.node.table import Table
 from meshnode.node.threaded import BlockingIterator, Failed, N, Threaded
-from meshnode.store import queries
 
 T = TypeVar("T")
 
@@ -80,10 +79,6 @@ class BlockingTables(Threaded[N], Generic[N]):
     ) -> list[Any]:
         """The rows of one SELECT as soon as there are any, or `when` says yes to them, on the node's own thread."""
         return self.run(lambda node: rows_until(node, sql, params, row, when, timeout_s))
-
-    def seq(self) -> int:
-        """How far the change sequence is: `changes(since=…)` goes on from there without a gap."""
-        return self.run(lambda node: node.storage.read(queries.last_change))
 
     @overload
     def on_live(

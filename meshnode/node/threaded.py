@@ -11,12 +11,14 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from meshnode.errors import ClosedError, MeshError, UsageError
+from meshnode.model.wording import quoted
 from meshnode.node.callbacks import Deliver, Subscription, delivery_of, log_failure
 from meshnode.node.loopthread import LoopThread
 from meshnode.node.transaction import Transaction
 from meshnode.node.typedtables import Host
 from meshnode.node.views import Receipt
 from meshnode.node.writing import Write
+from meshnode.store import queries
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Host)
@@ -67,10 +69,28 @@ class Threaded(Generic[N]):
         self._loop.refuse_closed()
         return BlockingIterator(self._loop, items(self._node), at_once)
 
+    def seq(self) -> int:
+        """How far the change sequence is: `changes(since=…)` goes on from there without a gap."""
+        return self.run(lambda node: node.storage.read(queries.last_change))
+
+    def beginning(self, since: int | None) -> int | None:
+        """Where to follow from: with None from now on, though the node's own thread begins a little later.
+
+        On that thread nobody can wait: there None stays, and what is written until it begins is not told.
+        """
+        return self.seq() if since is None and not self._loop.is_here else since
+
     def subscribe(
         self, items: Callable[[N], AsyncIterator[T]], callback: Callable[[T], object], failed: Failed | None = None
     ) -> Subscription[T]:
-        """Any iterator of the node as calls of `callback`; an error that ends it goes to `failed`, else to the log."""
+        """Any iterator of the node as calls of `callback`; an error that ends it goes to `failed`, else to the log.
+
+        UsageError where the callback cannot be called: nobody would hear of that.
+        """
+        if not callable(callback):
+            raise UsageError(
+                f"a callback is what can be called, not {quoted(str(callback))}: it comes first, then what it follows"
+            )
         node, subscription = self._node, Subscription(self._deliver, callback, failed or log_failure)
 
         async def work() -> None:

@@ -51,6 +51,9 @@ def test_who_has_all_events_and_did_not_say_so_yet_is_not_called_behind() -> Non
     assert lines(groups_behind=1, groups=[group("behind", 600_000)], behind=0) == [
         "nas: has all events, and did not yet say that it applied them in 1 group, most: notes of desk by 10 min"
     ]
+    assert lines(groups_behind=1, groups=[group("behind", None)], behind=0)[0].endswith(
+        "most: notes of desk, of which it told nothing: is the table missing there?"
+    )
 
 
 def test_of_an_absent_peer_the_age_of_its_word_is_told() -> None:

@@ -90,6 +90,12 @@ async def test_everybody_has_a_place_of_their_own(members: int, canvas: object) 
     assert all(0 < x < picture.width and 0 < y < picture.height for x, y in places)
 
 
+async def test_what_stands_below_a_place_is_short() -> None:
+    """The reason stands in the table: the picture ends not far right of a place, and would cut it."""
+    spot = picture_of(await MeshInMemory([peer(0, groups_behind=2)]).status(), lambda _short: Rate(), WIDE).spots[0]
+    assert spot.detail == "2 groups not applied there"
+
+
 async def test_a_place_stays_when_its_state_changes() -> None:
     node = large_mesh(5)
     before = picture_of(await node.status(), lambda _short: Rate(), WIDE)

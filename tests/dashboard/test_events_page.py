@@ -103,6 +103,16 @@ def test_one_event_with_all_there_is_of_it(browser: Browser, served: Served, wid
         assert not overflows(page)
 
 
+def test_where_it_is_narrowest_nothing_leaves_its_card_and_no_name_is_broken(browser: Browser, served: Served) -> None:
+    with visiting(browser, served, viewport={"width": 320, "height": 900}) as (page, _):
+        go(page, served, "/events?table=other")
+        name, when = page.locator("#events .site-name").first, page.locator("#events time").first
+        assert name.evaluate("each => each.clientHeight < 2 * parseFloat(getComputedStyle(each).fontSize)")
+        inside = "each => each.getBoundingClientRect().right <= each.closest('td').getBoundingClientRect().right"
+        assert when.evaluate(inside)
+        assert not overflows(page)
+
+
 def test_a_page_that_stays_open_while_thousands_are_written_does_not_grow(browser: Browser, served: Served) -> None:
     """As an hour of writes, at speed: nodes of the DOM, bytes and messages of the stream, memory of the node."""
     node = served.node

@@ -179,6 +179,28 @@ def test_callbacks_have_a_thread_of_their_own_and_one_that_fails_ends_nothing(
     assert "a callback of the program" in caplog.text
 
 
+def test_what_is_written_right_after_a_subscription_is_told_to_it(
+    node: BlockingNode, notes: BlockingTable[Note]
+) -> None:
+    """Following begins on the node's thread, later than the call: a write must not come in between."""
+    seen: SimpleQueue[Any] = SimpleQueue()
+    following = node.changes(table="notes"), notes.changes()
+    for _ in range(20):
+        notes.on_changes(seen.put)
+        node.on_changes(seen.put, table="notes")
+    notes.upsert(Note("a", 1))
+    notes.upsert(Note("a", 2))
+    assert [next(changes).seq for changes in following] == [node.seq() - 1] * 2
+    assert {seen.get(timeout=PATIENCE_S).seq for _ in range(80)} == {node.seq() - 1, node.seq()}
+
+
+def test_a_callback_that_is_none_is_told_at_once(node: BlockingNode) -> None:
+    """In the order of `live`, the query would be the callback: nobody would ever hear that it is none."""
+    swapped: Any = node.on_live
+    with pytest.raises(UsageError, match="not 'SELECT 1'"):
+        swapped("SELECT 1", print)
+
+
 def test_a_call_that_would_wait_for_itself_is_told(tmp_path: Path) -> None:
     told: SimpleQueue[Any] = SimpleQueue()
     with BlockingNode.open(tmp_path / "n", deliver=lambda call: call(), **alone()) as node:

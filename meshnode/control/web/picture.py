@@ -173,7 +173,7 @@ def _ellipse(canvas: Canvas, peer: PeerView, at: int, of: int) -> Spot:
     x = canvas.width / 2 + (canvas.width / 2 - (110 if canvas is WIDE else 52)) * math.cos(angle)
     y = canvas.height / 2 + (canvas.height / 2 - 76) * math.sin(angle)
     standing = standing_of(peer)
-    detail = lag_of(peer) if canvas is WIDE else ""
+    detail = lag_of(peer).partition(":")[0] if canvas is WIDE else ""  # there is no room for what it may be due to
     return Spot(
         _round(x),
         _round(y),
