@@ -31,7 +31,7 @@ cat "${{1#file://}}" >> "{seen}"
 def answers(url: str) -> int:
     """What a plain client is told there."""
     host, _, path = url.removeprefix("http://").partition("/")
-    connection = http.client.HTTPConnection(host, timeout=10)
+    connection = http.client.HTTPConnection(host, timeout=60)
     try:
         connection.request("GET", f"/{path}")
         return connection.getresponse().status
@@ -94,7 +94,7 @@ async def test_the_file_goes_when_it_is_of_no_use_any_more(home: Home, monkeypat
     way_in(home.path).write_text("left by a verb")
     port = DashboardPort(MemoryNode(), 0, way_in(home.path))
     await port.open()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while way_in(home.path).exists():  # noqa: ASYNC110 - a file rings no bell
             await asyncio.sleep(0.01)
     await port.close()

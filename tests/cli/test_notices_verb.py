@@ -67,7 +67,7 @@ async def test_followed_through_the_control_api_each_comes_once_an_arising(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("meshnode.node.logbook.NOTICE_PAGE", 2)
-    async with Node(tmp_path / "n", config=QUIET) as node, asyncio.timeout(30):
+    async with Node(tmp_path / "n", config=QUIET) as node, asyncio.timeout(60):
         for kind in ("skew", "quota", "role"):
             await surface(node, kind, "before")
         async with ControlServer(node, node.home):

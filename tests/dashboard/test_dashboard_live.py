@@ -25,8 +25,8 @@ def opened(served: Served, stream_of: str = "mesh") -> Iterator[http.client.HTTP
     """A page's stream."""
     host, _, way_in = served.way_in().removeprefix("http://").partition("/")
     with (
-        closing(http.client.HTTPConnection(host, timeout=10)) as entering,
-        closing(http.client.HTTPConnection(host, timeout=10)) as stream,
+        closing(http.client.HTTPConnection(host, timeout=60)) as entering,
+        closing(http.client.HTTPConnection(host, timeout=60)) as stream,
     ):
         entering.request("GET", f"/{way_in}")
         entered = entering.getresponse()
@@ -111,7 +111,7 @@ async def test_a_page_that_sleeps_is_told_the_latest_and_makes_nothing_wait() ->
         hub.wake(Wake.CHANGES)
         await asyncio.sleep(0)
     awake.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await latest.wait()
     assert len(sent) == 4  # the head, the wait before a new connection, the first state and the last
     hub.stopping.set()
@@ -142,11 +142,11 @@ async def test_a_flood_of_changes_is_taken_to_its_end_and_rung_for_twice() -> No
 
     hub = Hub(Flooded(), asyncio.Event())
     async with hub.watching():
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await ended.wait()
         assert taken == [10_000]
         assert hub.seen[Wake.CHANGES] == 1
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while hub.seen[Wake.CHANGES] < 2:
                 await hub.bell.wait(hub.bell.listen(), 1.0)
 
@@ -205,7 +205,7 @@ async def test_a_stream_lets_its_session_live_on_and_ends_with_it(monkeypatch: p
         raise AssertionError
 
     hub = Hub(MeshInMemory(), asyncio.Event())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await LiveResponse(hub, [], lambda: next(answers))({}, receive, send)  # type: ignore[arg-type]
     assert b"event: ended\ndata: \n\n" in sent
     assert next(answers, None) is None
@@ -227,7 +227,7 @@ def test_a_source_that_failed_once_is_followed_again(monkeypatch: pytest.MonkeyP
 
     async def scenario() -> None:
         hub = Hub(node := Busy(), asyncio.Event())
-        async with hub.watching(), asyncio.timeout(10):
+        async with hub.watching(), asyncio.timeout(60):
             while node.failures or hub.seen[Wake.CHANGES] < 3:  # two failures, then one change
                 await Bell.wait(hub.bell.listen(), 0.05)
 

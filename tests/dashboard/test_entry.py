@@ -38,7 +38,7 @@ class Desk:
         """Status, body, headers; a header that is None is not sent."""
         said: dict[str, str | None] = {"Host": self.host}
         said |= {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection(self.host, timeout=10)
+        connection = http.client.HTTPConnection(self.host, timeout=60)
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in said.items():
             if value is not None:
@@ -236,7 +236,7 @@ def test_a_safe_request_is_judged_by_what_it_is_alone() -> None:
 def half_a_form(desk: Desk) -> socket.socket:
     head = f"POST {ACTION} HTTP/1.1\r\nHost: {desk.host}\r\nOrigin: http://{desk.host}\r\nCookie: {desk.enter()}\r\n"
     host, _, port = desk.host.partition(":")
-    connection = socket.create_connection((host, int(port)), timeout=10)
+    connection = socket.create_connection((host, int(port)), timeout=60)
     connection.sendall(f"{head}Content-Length: 100\r\n\r\nsite=".encode())
     return connection
 

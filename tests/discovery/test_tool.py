@@ -40,7 +40,7 @@ def alive(stub: Path) -> list[str]:
 
 
 async def nothing_left(stub: Path) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while alive(stub):  # noqa: ASYNC110 - a killed process ends when it is its turn
             await asyncio.sleep(0.01)
 

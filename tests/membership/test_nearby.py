@@ -102,7 +102,7 @@ async def both(
 ) -> tuple[Any, Any]:
     """The two results, exceptions included."""
     theirs, ours = links
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         visit, came = await asyncio.gather(
             hosting(device, theirs, at_host), visiting(device, ours, at_guest), return_exceptions=True
         )

@@ -23,7 +23,7 @@ async def process(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process,
     )
     try:
         assert up.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while b"is up on" not in (line := await up.stdout.readline()):
                 assert line, "it ended at once"
         yield up, port

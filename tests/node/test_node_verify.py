@@ -192,7 +192,7 @@ class Heard:
             self.driver.compare(each)
 
     async def next(self) -> CompareFrame:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.frames.get()
 
 
@@ -219,7 +219,7 @@ async def test_a_peer_that_breaks_the_order_of_a_comparison_loses_its_link(
         heard.say(OPEN)
         assert isinstance(await heard.next(), Compare)
         heard.say(*frames)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await heard.ended.wait()
         assert heard.code is CloseCode.PROTOCOL_ERROR
 
