@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -64,6 +64,11 @@ def is_reserved(schema: str, table: str) -> bool:
     return any("." in name or name[:9].encode().lower().startswith(_RESERVED_STARTS) for name in (schema, table))
 
 
+def signers_untrusted(events: Iterable[bytes]) -> set[bytes]:
+    """The sites that events claim to be signed by; where one is no event, anything."""
+    return {cose.kid_at(data, CONTENT_TYPE) for data in events}
+
+
 def split_event_untrusted(data: bytes) -> cose.Envelope:
     """Size and envelope, the first checks of profile §6; MalformedError."""
     if len(data) > EVENT_BYTES:
@@ -92,6 +97,14 @@ def open_event_untrusted(data: bytes, *, mesh_id: bytes, key_of: Callable[[bytes
     envelope = split_event_untrusted(data)
     cose.check_envelope(envelope, external_aad=mesh_id, key_of=key_of)
     return parse_event_untrusted(envelope, data)
+
+
+def reopen_event(data: bytes) -> Event:
+    """The event of bytes that passed `open_event_untrusted` before, with none of its checks."""
+    envelope = split_event_untrusted(data)
+    columns, key, _, table, logical, schema, physical = cbor.load_untrusted(envelope.payload).values()
+    key_bytes = cbor.dump(key, floats=False)
+    return Event(envelope.kid, blake3_256(data), data, schema, table, key, key_bytes, columns, Hlc(physical, logical))
 
 
 def author_event(

@@ -32,11 +32,12 @@ from meshnode.model.delivery import (
     StagedFrame,
     Told,
 )
-from meshnode.model.frames import Hello, Request
+from meshnode.model.frames import Batch, Hello, Live, Request
 from meshnode.model.pairing import Proof
 from meshnode.model.scope import Scope
 from meshnode.node.bell import Bell
 from meshnode.node.storage import Storage, wall_ms
+from meshnode.node.verifiers import Door, finished
 from meshnode.store import invites as stored_invites
 from meshnode.store import notices, peers
 from meshnode.store.database import Tx
@@ -106,9 +107,10 @@ class StoreJobs:
         """The door's first step for one batch, off the event loop and off the writer."""
         snapshot = self._storage.engine.context.snapshot
         assert snapshot is not None
-        keyring, generation = snapshot.membership, snapshot.generation
-        return self._storage.apart(
-            lambda: inbox.verify_frame(frame, mesh_id=snapshot.mesh_id, keyring=keyring, generation=generation)
+        if not isinstance(frame.content, Batch | Live):
+            return finished([])
+        return self._storage.verify(
+            frame.content.events, Door(snapshot.mesh_id, snapshot.membership, snapshot.generation)
         )
 
     async def receive(self, peer: bytes, job: Commit, checked: Mapping[int, Sequence[Checked]]) -> Committed | None:

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from meshnode.engine.environment import Environment
 from meshnode.errors import ClosedError, MeshError, StoreError, UsageError
@@ -19,6 +19,7 @@ from meshnode.node.bell import Bell
 from meshnode.node.databases import DatabaseFile
 from meshnode.node.meter import Meter
 from meshnode.node.noticelog import NoticeLog
+from meshnode.node.verifiers import Door, Verifiers
 from meshnode.store.database import Tx
 from meshnode.store.notices import Notice
 from meshnode.store.schema import check_readable
@@ -26,10 +27,10 @@ from meshnode.store.writer import OWN, Writer, writer_executor
 
 if TYPE_CHECKING:
     from meshnode.engine.engine import Engine
+    from meshnode.engine.verify import Checked
 
 T = TypeVar("T")
 
-VERIFIERS: Final = 2  # threads that verify: what they do besides takes the GIL, of which there is one
 LEFT = "this node was left: open its home again to go on"
 
 logger = logging.getLogger("meshnode.storage")
@@ -58,7 +59,7 @@ class Storage:
         self._engine = engine
         self._reader = file.reader(immutable=engine is None and file.stands_alone)
         self._readers: Executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="meshnode-reader")
-        self._apart: Executor = ThreadPoolExecutor(max_workers=VERIFIERS, thread_name_prefix="meshnode-verifier")
+        self._verifiers = Verifiers() if engine is not None else None
         self._writer: Writer | None = Writer(writer_executor()) if engine is not None else None
 
     @classmethod
@@ -121,9 +122,11 @@ class Storage:
 
         return await asyncio.to_thread(run)
 
-    def apart(self, work: Callable[[], T]) -> Future[T]:
-        """Run what needs no database on one of a few threads: signatures, which are verified without the GIL."""
-        return _submitted(lambda: self._apart.submit(work))
+    def verify(self, events: Sequence[bytes], door: Door) -> Future[Sequence[Checked]]:
+        """The door's first step for one batch, which needs no database."""
+        verifiers = self._verifiers
+        assert verifiers is not None
+        return _submitted(lambda: verifiers.verify(events, door))
 
     async def write(self, job: Callable[[Engine], T], lane: bytes | None = OWN) -> T:
         """Run one job on the writer thread; what it committed is on disk when this returns.
@@ -204,7 +207,8 @@ class Storage:
     def _close(self) -> None:
         self._closing = True
         self._readers.shutdown()
-        self._apart.shutdown()
+        if self._verifiers is not None:
+            self._verifiers.close()
         self._reader.close()
         if self._writer is not None and self._engine is not None:
             self._writer.shutdown()

@@ -30,7 +30,7 @@ class CatchUp:
     events: int = 0  # that were caught up, without the live ones
     seconds: float = 0.0  # from the link on
     late_ms: list[float] = field(default_factory=list)  # of each row written meanwhile, from the call to the arrival
-    cpu_s: tuple[float, float] = (0.0, 0.0)  # of the sender and of the receiver
+    cpu_s: tuple[float, float] = (0.0, 0.0)  # of the sender and of the receiver, with the processes they started
     peak_bytes: tuple[int, int] = (0, 0)  # the most that each ever had in memory
 
     def late(self, share: float) -> float:
@@ -45,6 +45,22 @@ def memory_bytes(pid: int, line: str = "VmRSS") -> int:
         if each.startswith(f"{line}:"):
             return int(each.split()[1]) * 1024
     raise AssertionError(f"no {line}")
+
+
+def family(pid: int) -> list[int]:
+    """A process and the children that it has now."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [pid, *(int(child) for task in tasks for child in (task / "children").read_text().split())]
+
+
+def family_cpu_s(pid: int) -> float:
+    """Seconds of processor of all of them."""
+    return sum(map(cpu_s, family(pid)))
+
+
+def family_peak_bytes(pid: int) -> int:
+    """The most that each of them ever had in memory, together."""
+    return sum(memory_bytes(each, "VmHWM") for each in family(pid))
 
 
 async def load(node: Process, first: int, rows: int) -> None:
@@ -74,7 +90,7 @@ async def catch_up(a: Process, b: Process, rows: int, *, live: bool = True) -> C
     with database(b.home) as seen, database(a.home) as source:
         before = number(seen, "SELECT count(*) FROM meshnode_log")
         result = CatchUp(number(source, "SELECT count(*) FROM meshnode_log") - before)
-        used = cpu_s(a.pid), cpu_s(b.pid)
+        used = family_cpu_s(a.pid), family_cpu_s(b.pid)
         await b.client.set_online(True)
         while not any(peer.linked for peer in await b.client.peers()):  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)
@@ -86,8 +102,8 @@ async def catch_up(a: Process, b: Process, rows: int, *, live: bool = True) -> C
         result.seconds = time.perf_counter() - begun
         writing.cancel()
         await asyncio.wait([writing])
-        result.cpu_s = (cpu_s(a.pid) - used[0], cpu_s(b.pid) - used[1])
-        result.peak_bytes = (memory_bytes(a.pid, "VmHWM"), memory_bytes(b.pid, "VmHWM"))
+        result.cpu_s = (family_cpu_s(a.pid) - used[0], family_cpu_s(b.pid) - used[1])
+        result.peak_bytes = (family_peak_bytes(a.pid), family_peak_bytes(b.pid))
     return result
 
 
