@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from meshnode.node.metricviews import MetricView, Sample
     from meshnode.node.node import Node
     from meshnode.node.opening import Settings
-    from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, JoinView, NearbyView
+    from meshnode.node.pairing_views import CandidateView, InvitedView, InviteView, JoinView, NearbyView, OpenInviteView
     from meshnode.node.syncviews import AskedView, FrontierView, RequestView, StagedView, SyncRequest, SyncStateView
     from meshnode.node.table import Table
     from meshnode.node.threaded import BlockingIterator
@@ -175,6 +175,7 @@ __all__ = [
     "NotAllowedError",
     "NotFoundError",
     "NoticeView",
+    "OpenInviteView",
     "PairingError",
     "PassedOverView",
     "PeerAddressView",
@@ -247,7 +248,7 @@ _MODULES = {
     "node.metricviews": "MetricView Sample",
     "node.node": "Node",
     "node.opening": "Settings",
-    "node.pairing_views": "CandidateView InviteView InvitedView JoinView NearbyView",
+    "node.pairing_views": "CandidateView InviteView InvitedView JoinView NearbyView OpenInviteView",
     "node.table": "Table",
     "node.threaded": "BlockingIterator",
     "node.transaction": "Transaction",

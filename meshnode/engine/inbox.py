@@ -13,7 +13,6 @@ from itertools import groupby
 from meshnode.engine.claims import own_ahead_untrusted, own_newest, take_claims_untrusted
 from meshnode.engine.commit import commit_events
 from meshnode.engine.context import Context
-from meshnode.engine.keyring import Keyring
 from meshnode.engine.membership import add_records
 from meshnode.engine.outbox import stream_of
 from meshnode.engine.verify import Checked, verify_untrusted
@@ -55,13 +54,6 @@ class _Work:
     answered: list[bytes] = field(default_factory=list)
 
 
-def verify_frame(frame: Received, *, mesh_id: bytes, keyring: Keyring, generation: int) -> Sequence[Checked]:
-    """The door's first step for one batch: pure, for any thread. A frame that carries no events has nothing to find."""
-    if not isinstance(frame.content, Batch | Live):
-        return []
-    return verify_untrusted(frame.content.events, mesh_id=mesh_id, keyring=keyring, generation=generation)
-
-
 def receive(
     context: Context,
     peer: bytes,
@@ -77,8 +69,8 @@ def receive(
     """Commit frames in order, then take the watermarks that the peer told after them.
 
     None, with nothing written, where the stored stream stands elsewhere. Frames that are committed already are answered
-    with their stored acks. `checked` is what `verify_frame` found, where it ran before; what it was verified under is
-    checked again by the door's second step.
+    with their stored acks. `checked` is what `verify_untrusted` found, where it ran before; what it was verified under
+    is checked again by the door's second step.
     """
 
     def work(tx: Tx) -> Committed | None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from support.store_jobs import Job, Lane, Reply, run_job
 
-from meshnode.engine import inbox, links
+from meshnode.engine import links
 from meshnode.engine.membership import accept_introduction_untrusted
 from meshnode.engine.offer import Filter
+from meshnode.engine.verify import verify_untrusted
 from meshnode.errors import CloseCode, MeshError, ProtocolError
 from meshnode.limits import INTRODUCE_S
 from meshnode.model.delivery import PATH, Committed
@@ -150,8 +151,11 @@ class End:
             snapshot = self.process.context.snapshot
             assert snapshot is not None
             checked = {
-                frame.no: inbox.verify_frame(
-                    frame, mesh_id=snapshot.mesh_id, keyring=snapshot.membership, generation=snapshot.generation
+                frame.no: verify_untrusted(
+                    frame.content.events,
+                    mesh_id=snapshot.mesh_id,
+                    keyring=snapshot.membership,
+                    generation=snapshot.generation,
                 )
                 for frame in job.frames
                 if isinstance(frame.content, Batch | Live)

@@ -35,7 +35,7 @@ def run_job(
 ) -> tuple[Reply, Committed | None]:
     """Run one job; all of it is on disk when this returns. Raises what ends the link.
 
-    `checked`: what `inbox.verify_frame` found of a `Commit` before it was queued.
+    `checked`: what `verify_untrusted` found of a `Commit` before it was queued.
     """
     if isinstance(job, Commit):
         committed = inbox.receive(
