@@ -88,9 +88,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     dashboard_port: Annotated[
         int,
         msgspec.Meta(ge=0, le=PORT_MAX),
-        _at_start(
-            "TCP port on loopback of the dashboard, once it was opened; 0 is the last one, else any that is free"
-        ),
+        _at_start("TCP port of the dashboard on loopback, once it was opened; 0 is the last one, else any free one"),
     ] = 0
     scope: Annotated[
         list[str], _live('tables to take part in, "schema.table" patterns; none is every one')

@@ -108,6 +108,9 @@ async def test_a_path_that_carries_1280_bytes_and_no_more(tmp_path: Path, monkey
     with Lan(2) as lan:
         async with pair(lan, tmp_path, True, monkeypatch) as nodes, AsyncExitStack() as stack:
             one, other = nodes
+            for node in nodes:  # a virtual bridge lets a burst of segments past its MTU
+                assert node._network is not None
+                node._network._endpoint._socket._segmentation.sends = False
             written: list[int] = []
             stack.push_async_callback(cancelled, asyncio.create_task(write_on(one, written, 0)))
             await until(one, partial(sized, one, 1452))
