@@ -184,13 +184,13 @@ def forget_rows(run: Run, row: int) -> None:
     run.compare()
 
 
-@cases(900)
+@cases(600)
 @given(plans(migrating=False))
 def test_state_is_a_function_of_the_event_set(plan: Plan) -> None:
     hold(plan)
 
 
-@cases(900)
+@cases(600)
 @given(plans(migrating=True))
 def test_and_of_the_schema_as_it_is_at_the_end(plan: Plan) -> None:
     hold(plan)

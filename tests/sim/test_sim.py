@@ -22,7 +22,7 @@ from sim.plan import TROUBLE, plan_of
 from sim.run import Outcome, run_seed, run_seeds
 
 SEEDS = int(os.environ.get("MESHNODE_SIM_SEEDS", "150"))
-SECONDS = float(os.environ.get("MESHNODE_SIM_SECONDS", "30"))
+SECONDS = float(os.environ.get("MESHNODE_SIM_SECONDS", "20"))
 FIRST = int(os.environ["MESHNODE_SIM_SEED"])
 FOUND = (900037, 3537592220)  # fresh ones that failed once: copies that were restored
 FIXED = (*range(1, 1 + SEEDS), *FOUND)
