@@ -19,7 +19,6 @@ from meshnode.node.bell import Bell
 from meshnode.node.databases import DatabaseFile
 from meshnode.node.meter import Meter
 from meshnode.node.noticelog import NoticeLog
-from meshnode.node.verifiers import Door, Verifiers
 from meshnode.store.database import Tx
 from meshnode.store.notices import Notice
 from meshnode.store.schema import check_readable
@@ -28,6 +27,7 @@ from meshnode.store.writer import OWN, Writer, writer_executor
 if TYPE_CHECKING:
     from meshnode.engine.engine import Engine
     from meshnode.engine.verify import Checked
+    from meshnode.node.verifiers import Door, Verifiers
 
 T = TypeVar("T")
 
@@ -46,6 +46,12 @@ def environment(file: DatabaseFile) -> Environment:
     return Environment(wall_ms=wall_ms, random_bytes=secrets.token_bytes, sqlite=file.sqlite)
 
 
+def _verifiers() -> Verifiers:
+    from meshnode.node.verifiers import Verifiers  # of no use to who only reads
+
+    return Verifiers()
+
+
 class Storage:
     """Reads on one thread, writes on another; `changed` rings after every write."""
 
@@ -59,7 +65,7 @@ class Storage:
         self._engine = engine
         self._reader = file.reader(immutable=engine is None and file.stands_alone)
         self._readers: Executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="meshnode-reader")
-        self._verifiers = Verifiers() if engine is not None else None
+        self._verifiers = _verifiers() if engine is not None else None
         self._writer: Writer | None = Writer(writer_executor()) if engine is not None else None
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What one link received is verified as it comes, by a pool of threads, while frames before it are being committed.
+"""What one link received is verified as it comes (`node.verifiers`), while frames before it are being committed.
 
 Between the two steps of the door (profile §6) lies only the keyring's generation, which the second one looks at again:
 so nothing that is begun early here can make an event count that would not have counted later.
